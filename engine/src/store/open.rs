@@ -138,8 +138,8 @@ pub(super) enum PendingLog {
     Leave,
 }
 
-/// Checks whether pages are missing from a file that is shorter than its header indicates. The
-/// missing pages may still be in the log.
+/// Checks whether pages are missing from a file that is shorter than its header indicates. A short
+/// file can be complete, because its last pages may still be only in the log.
 pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) -> Result<()> {
     let lengths = || file_length::lengths(path).map_err(cannot_write(path));
     let mut seen = lengths()?;

@@ -209,7 +209,7 @@ impl Store {
     }
 
     /// Returns the sum of the amounts spent and reserved at each budget level that has the kind
-    /// `level` and one of the `keys`. Levels with neither are omitted.
+    /// `level` and one of the `keys`. Levels where nothing was spent or reserved are omitted.
     pub fn budget_usage(&self, level: &str, keys: &[String]) -> Result<BTreeMap<String, Amounts>> {
         let sql = "SELECT k.value, a.calls, a.tokens, a.micros, a.seconds, a.ideas
                    FROM json_each(?2) k JOIN budget_usage a ON a.level = ?1 AND a.key = k.value

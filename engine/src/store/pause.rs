@@ -1,8 +1,8 @@
 //! Pauses a job or all jobs, until a given time or until the user resumes them.
 //!
-//! During a pause, no waiting run starts, except as part of a night that the user starts. After a
-//! pause, the scheduled times that passed during the pause are recorded as missed and are never
-//! caught up.
+//! During a pause, no waiting run of a paused job starts, except as part of a night that the user
+//! starts. After a pause, the scheduled times that passed during the pause are recorded as missed
+//! and are never caught up.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};

@@ -11,8 +11,8 @@ use crate::ids::{Fence, RunId};
 use crate::outcome::Outcome;
 use crate::publish::{LogError, Manifest, PublishLog, RecordedManifest};
 
-/// A check that precedes each commit of a publication, for runs that also hold a fence in another
-/// database.
+/// A check that precedes each commit of a publication, and the settlement of a run that publishes
+/// nothing. It is for runs that also hold a fence in another database.
 pub trait CommitGuard: Send {
     /// Checks that the run may still commit.
     ///
@@ -59,7 +59,8 @@ impl Store {
         RunLog { store: self, summary, now }
     }
 
-    /// Sets the check that precedes each commit of a publication through this store.
+    /// Sets the check that precedes each commit of a publication through this store, and each call
+    /// of [`Store::settle_unpublished`].
     pub fn set_commit_guard(&mut self, guard: Box<dyn CommitGuard>) {
         self.guard = Some(guard);
     }

@@ -62,10 +62,9 @@ pub(super) fn open_window(
     Ok((near && now < closes).then_some((opened, closes)))
 }
 
-/// Computes the amounts to reserve for `want` at `levels`, whose windows must be resolved. For a
-/// unit without a limit in `want`, this is the amount that the tightest level has left, up to
-/// [`DEFAULT`]. If a level has too little left, the inner error is the shortfall of the tightest
-/// level.
+/// Computes the amounts to reserve for `want` at `levels`, whose windows must be resolved. A unit
+/// without a limit in `want` gets the amount that the tightest level has left, up to [`DEFAULT`].
+/// If a level has too little left, the inner error is the shortfall of the tightest level.
 pub(super) fn fit(
     db: &Connection,
     want: Budget,
@@ -131,7 +130,7 @@ pub(super) fn granted(
     Ok(db.first(&sql, params![level, key, millis(now)], amounts)?.unwrap_or_default())
 }
 
-/// Returns the unused part of a live run's reservation, or zero for a run that has ended.
+/// Returns the unused part of a run's reservation, or zero if the run is not running.
 fn remainder(db: &Connection, run: &RunId, now: Timestamp) -> Result<Amounts, Fault> {
     let sql = "SELECT started FROM runs WHERE id = ?1 AND state = 'running'";
     let started = db.first(sql, [run], |row| time_opt(row, 0))?.flatten();
@@ -202,7 +201,8 @@ fn reserve_level(
     amounts: Amounts,
 ) -> Result<(), Fault> {
     let [calls, tokens, micros, seconds, ideas] = stored(amounts);
-    // If the amounts were taken from the parent's reservation, this level already has a row.
+    // If the amounts were taken from the parent's reservation, the run already has a row for this
+    // level.
     tx.change(
         "INSERT INTO reservations (run, level, key, calls, tokens, micros, seconds, ideas)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (run, level, key) DO NOTHING",
@@ -247,8 +247,8 @@ fn shift(tx: &Transaction<'_>, run: &str, amounts: Amounts, way: Transfer) -> Re
 const MOST: i64 = i64::MAX / 4;
 
 /// Moves the amounts used by a run from its reservation to the usage of its budget levels. A
-/// request that was never settled is charged at its maximum. A child's unused amounts return to its
-/// parent while the parent is live.
+/// request that was never settled is charged its reserved maximum. A child's unused amounts return
+/// to its parent if the parent has not been settled.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
     // The elapsed time may be too long, because the wall clock has jumped or a dead run was found
     // late. A run is never charged for more time than it reserved.

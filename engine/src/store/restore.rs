@@ -39,8 +39,8 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// More changes than any database could have recorded since one of its backups. This number is used
-/// if the current database cannot be read.
+/// Number added to the copy's last change number if the current database cannot be read. It is
+/// larger than the number of changes that a database can record after a backup.
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan for a restore.
@@ -157,8 +157,8 @@ impl RestorePlan {
         failpoint::before("prepare the draft");
         let mut reported = self.prepare(&draft, now)?;
         failpoint::before("write the intent");
-        // The planned path may have been used since it was planned, so it is checked again under
-        // the lock.
+        // A file may have appeared at the planned path, so the path is checked again under the
+        // lock.
         let keep = match &self.keep {
             Some(planned) if !there(planned) => planned.clone(),
             _ => keep(path, now),
@@ -253,7 +253,8 @@ impl RestorePlan {
     }
 }
 
-/// Records all scheduled times up to `now` as missed, because they may already have run.
+/// Records all scheduled times up to `now` as missed, because their runs may already have taken
+/// place. Returns the number of these scheduled times.
 fn pass_over(tx: &Transaction<'_>, why: &str, now: Timestamp) -> Result<u64, Fault> {
     let jobs: Vec<(JobId, Schedule, Timestamp)> = tx.all(
         "SELECT id, schedule, watermark FROM jobs WHERE enabled AND next_due IS NOT NULL",

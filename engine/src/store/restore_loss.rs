@@ -50,10 +50,11 @@ struct PausedJob {
     job: Vec<Value>,
 }
 
-/// The columns of a project's row. The others are filled when the project's settings are read.
+/// The columns of a project's row that a restore can add. The other columns are filled when the
+/// project's settings are read.
 const PROJECT: [&str; 7] =
     ["id", "path", "device", "inode", "folder_created", "owns_id", "created"];
-/// The columns of a job's row.
+/// The columns of a job's row that a restore can add, which are all columns except `id`.
 const JOB: [&str; 13] = [
     "project",
     "name",
@@ -130,8 +131,8 @@ impl RestoreLoss {
         if let Some(until) = self.held.all {
             tx.change("INSERT INTO pause VALUES (1, ?1)", [until])?;
         }
-        // A paused job that the copy does not contain is added, because otherwise the next tick would
-        // add it without its pause.
+        // A paused job that the copy does not contain is added, because otherwise the next tick
+        // would add it without its pause.
         let (columns, values) = (PROJECT.join(", "), places(PROJECT.len()));
         let project = format!("INSERT OR IGNORE INTO projects ({columns}) VALUES ({values})");
         let (columns, values) = (JOB.join(", "), places(JOB.len()));
@@ -148,7 +149,7 @@ impl RestoreLoss {
     }
 }
 
-/// Returns the numbered parameters of a statement.
+/// Returns the parameters `?1` to `?count` of a statement, separated by commas.
 fn places(count: usize) -> String {
     let places: Vec<String> = (1..=count).map(|at| format!("?{at}")).collect();
     places.join(", ")

@@ -22,7 +22,8 @@ use crate::ids::{AlertId, OccurrenceId, RunId};
 /// The retention periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Retention period for database rows. After an occurrence is deleted, its key can be reused.
+    /// Retention period for database rows and for the files needed to undo decisions. After an
+    /// occurrence is deleted, its key can be reused.
     pub rows: SignedDuration,
     /// Retention period for run folders, which contain logs and files from child processes.
     pub logs: SignedDuration,
@@ -35,9 +36,10 @@ pub struct Retention {
     pub recordings: Option<SignedDuration>,
 }
 
-/// Time after which deferred runs between the first and last run of an occurrence are deleted.
+/// Time after which deferred runs between the first run and the last deferred run of an occurrence
+/// are deleted.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
-/// Time after which a leftover staging folder is deleted.
+/// Time after which a leftover staging folder or temporary file is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// An occurrence that was settled before [`Retention::limit`].
@@ -49,8 +51,8 @@ pub struct OldOccurrence {
     pub needed: Option<String>,
 }
 
-/// A deferred run that was never admitted and is neither the first nor the last run of its
-/// occurrence.
+/// A deferred run that was never admitted and is between the first run and the last deferred run of
+/// its occurrence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Deferral {
     pub run: RunId,
@@ -58,7 +60,7 @@ pub struct Deferral {
     pub finished: Timestamp,
 }
 
-/// A closed night.
+/// A night that closed before [`Retention::limit`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldNight {
     pub id: NightId,
@@ -76,11 +78,12 @@ pub struct UsageKey {
     pub key: String,
 }
 
-/// A budget usage row whose key contains a date.
+/// Budget usage or grants of a level whose key contains a date or the opening time of a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
     pub usage: UsageKey,
-    /// The last day of the level's period, in the level's time zone.
+    /// The last day of the level's period, in the level's time zone. For a window, the day in UTC
+    /// on which the window opened.
     pub date: Date,
     /// The occurrences whose runs used the budget level and whose rows still exist.
     pub occurrences: Vec<OccurrenceId>,
@@ -143,7 +146,7 @@ pub struct OldRows {
     pub occurrences: Vec<OccurrenceId>,
     /// The number of runs of these occurrences.
     pub runs: u64,
-    /// Deferred runs between the first and last run of their occurrence.
+    /// Deferred runs between the first run and the last deferred run of their occurrence.
     pub deferrals: Vec<RunId>,
     /// Nights, including their budget usage.
     pub nights: Vec<i64>,

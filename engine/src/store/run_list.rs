@@ -1,10 +1,10 @@
 //! Lists runs, most recently recorded first. A query must never read all runs to find a few.
 //!
 //! ```text
-//! a project with few runs ──all of its runs──────────────┐
+//! a project with few runs ──all of its runs───────────────┐
 //! a text ──run_texts──────────────────────────────────────┤
 //! an outcome, failures ──runs_by_outcome, runs_failures───┼─> in order of recording ─> other conditions ─> limit
-//! otherwise ──all runs since a time────────────────────────┘
+//! otherwise ──all runs since a time───────────────────────┘
 //! ```
 
 use std::collections::BTreeSet;
@@ -76,8 +76,8 @@ impl RunQuery {
 }
 
 impl Store {
-    /// Returns runs, most recently recorded first. The order of ids would be wrong after the clock
-    /// has been set back.
+    /// Returns runs, most recently recorded first. They are not ordered by id, because a run that
+    /// is recorded after the clock has been set back has a lower id than earlier runs.
     pub fn runs(&self, filter: &RunFilter) -> Result<Vec<RunRow>> {
         self.view(|db| {
             let mut query = start(db, filter)?;

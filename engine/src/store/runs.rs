@@ -189,12 +189,12 @@ impl RunRow {
         }
     }
 
-    /// Returns the time of the run's admission.
+    /// Returns the time of the run's admission, if it was admitted.
     pub fn started(&self) -> Option<Timestamp> {
         self.execution().map(|execution| execution.started)
     }
 
-    /// Returns the time at which the run was settled.
+    /// Returns the time at which the run was settled, if it is settled.
     pub fn finished(&self) -> Option<Timestamp> {
         match self.state {
             RunState::Settled { finished, .. } => Some(finished),
@@ -374,7 +374,8 @@ impl Store {
         self.view(|db| db.value(sql, [occurrence]))
     }
 
-    /// Returns the time at which the job was last admitted for an occurrence other than `but`.
+    /// Returns the time at which the last admitted run of the job started, ignoring the runs of the
+    /// occurrence `but`.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
                    AND started IS NOT NULL ORDER BY rowid DESC LIMIT 1";

@@ -334,7 +334,7 @@ fn limit_stated(
 }
 
 /// Increases a run's reservation at all its levels if the run's usage exceeds the reservation.
-/// Otherwise, other runs could reserve the excess before the run is settled.
+/// Without the increase, other runs could reserve the excess before the run is settled.
 fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
     // The sum of a thousand rows must still fit in a column.
