@@ -117,6 +117,16 @@ impl EndpointPlan {
                 )));
             }
         };
+        let window = match (dialect, spec.num_ctx, spec.context_window) {
+            (Dialect::Ollama, _, Some(_)) => {
+                Some("context_window is not a setting of ollama; use num_ctx")
+            }
+            (Dialect::Ollama, ..) | (_, None, _) => None,
+            (_, Some(_), _) => Some("num_ctx is a setting of ollama only; use context_window"),
+        };
+        if let Some(why) = window {
+            return Err(rejected(why.to_owned()));
+        }
         let kept = key_name(spec).and_then(credentials::in_keyring);
         if let Some(Err(why)) = kept {
             return Err(rejected(format!("key = \"keyring:…\": {why}")));

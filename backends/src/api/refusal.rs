@@ -124,7 +124,7 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
         let why = format!("{why} (is base_url the address of the API?)");
         return BackendError::Rejected { why };
     }
-    if exceeds_window(code) {
+    if exceeds_window(code, &lower) {
         let setting = format!("backends.{}.context_window", plan.name);
         let why = format!("{why}; set {setting} to the number of tokens that the model accepts");
         return BackendError::Rejected { why };
@@ -142,11 +142,14 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
     }
 }
 
-/// Returns whether an error's code reports a request that does not fit into the context window. The
-/// codes are those of OpenAI and of llama.cpp's server.
-fn exceeds_window(code: &str) -> bool {
+/// Returns whether an error reports a request that does not fit into the context window. OpenAI and
+/// llama.cpp's server have a code for it. vLLM and Anthropic report it only in words, which `lower`
+/// contains in lower case.
+fn exceeds_window(code: &str, lower: &str) -> bool {
     code.split(' ')
         .any(|word| matches!(word, "context_length_exceeded" | "exceed_context_size_error"))
+        || lower.contains("maximum context length")
+        || lower.contains("prompt is too long")
 }
 
 /// Returns the error for a model that the provider does not have.

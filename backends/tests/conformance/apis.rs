@@ -31,6 +31,14 @@ pub fn ollama(situation: S, place: &Path) -> Option<Case> {
 
 /// Builds a backend that sends requests to `base`, with the canary as its key.
 pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
+    built(kind, base, change).unwrap()
+}
+
+fn built(
+    kind: &str,
+    base: &str,
+    change: impl FnOnce(&mut BackendSpec),
+) -> Result<Arc<dyn Backend>, E> {
     let mut spec = BackendSpec {
         name: "under-test".into(),
         kind: kind.into(),
@@ -41,7 +49,7 @@ pub fn backend(kind: &str, base: &str, change: impl FnOnce(&mut BackendSpec)) ->
     };
     change(&mut spec);
     let env = BTreeMap::from([("SECRET".to_owned(), CANARY.to_owned())]);
-    build(&spec, &around(&env)).unwrap()
+    build(&spec, &around(&env))
 }
 
 /// Sends the model list and returns `true` if the request asks for the list. Otherwise, returns
@@ -171,6 +179,8 @@ fn exceeded_window_names_its_setting() {
     for error in [
         json!({"code": 400, "type": "exceed_context_size_error", "n_ctx": 8192, "message": "m"}),
         json!({"code": "context_length_exceeded", "type": "invalid_request_error", "message": "m"}),
+        json!({"code": 400, "type": "BadRequestError", "message": "This model's maximum context length is 8192 tokens."}),
+        json!({"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}),
     ] {
         let body = json!({ "error": error }).to_string();
         let server = Server::start(move |talk, _| {
@@ -188,6 +198,17 @@ fn exceeded_window_names_its_setting() {
         let asked = self::body(&server);
         let most = [&asked["max_tokens"], &asked["max_completion_tokens"]];
         assert!(most.iter().any(|most| **most == 500), "{asked}");
+    }
+}
+
+#[test]
+fn window_settings_of_another_api_are_rejected() {
+    let base = "http://127.0.0.1:9";
+    let ollama = built("ollama", base, |spec| spec.context_window = Some(2_000));
+    let openai = built("openai", base, |spec| spec.num_ctx = Some(2_000));
+    for (built, why) in [(ollama, "use num_ctx"), (openai, "use context_window")] {
+        let error = built.err().unwrap();
+        assert!(error.to_string().contains(why), "{error}");
     }
 }
 
