@@ -33,7 +33,11 @@ fn a_job_is_added_run_and_found_by_name() {
     let settings = ["--trigger", "daily 03:00", "program=sh", script];
     fixture.run(&[&add[..], &settings].concat()).ends(0).expect_text("runner jobs run tidy");
     fixture.run(&add).ends(65).expect_text("already a job");
-    fixture.run(&["logs", "tidy"]).ends(65).expect_text("has not run yet");
+    fixture.run(&["logs", "tidy"]).ends(65).expect_text("tidy has not run yet");
+    let queued = fixture.run(&["--quiet", "enqueue", "tidy"]).ends(0).out;
+    fixture.run(&["cancel", queued.trim()]).ends(0);
+    let none = fixture.run(&["logs", "tidy"]).ends(65);
+    none.expect_text("no run of tidy has started yet").expect_text("fix: runner runs show");
     fixture.run(&["jobs", "run", "tidy"]).ends(1).expect_text("failed (exit)");
 
     let jobs = fixture.run(&["jobs", "--json"]).ends(0).json();

@@ -97,22 +97,26 @@ impl LogsArgs {
         ) else {
             return by_id;
         };
+        let never = || {
+            Failure::data(format!("{} has not run yet", self.run))
+                .hint(format!("runner jobs run {}", self.run))
+        };
         let Some(job) = store.jobs(&project.id)?.into_iter().find(|job| job.name == self.run)
         else {
-            return match project.config.job(&self.run) {
-                Ok(_) => Err(Failure::data(format!("{} has not run yet", self.run))
-                    .hint(format!("runner jobs run {}", self.run))),
-                Err(_) => Err(unknown),
-            };
+            return Err(project.config.job(&self.run).map_or(unknown, |_| never()));
         };
         let mut filter = RunFilter { job: Some(job.id), limit: 20, ..RunFilter::default() };
+        let mut newest = None;
         loop {
             let rows = store.runs(&filter)?;
             let Some(oldest) = rows.last() else {
-                return Err(Failure::data(format!("{} has not run yet", self.run))
-                    .hint(format!("runner jobs run {}", self.run)));
+                return Err(newest.map_or_else(never, |id| {
+                    Failure::data(format!("no run of {} has started yet", self.run))
+                        .hint(format!("runner runs show {id}"))
+                }));
             };
             filter.before = Some(oldest.id.clone());
+            newest = newest.or_else(|| rows.first().map(|row| row.id.clone()));
             if let Some(started) = rows.into_iter().find(|row| row.started().is_some()) {
                 return Ok(started);
             }
