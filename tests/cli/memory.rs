@@ -100,6 +100,9 @@ fn id_of(fixture: &Fixture, content: &str) -> String {
 fn checklist_of_the_memory_holds() {
     let fixture = Fixture::with("");
     // Steps 1 to 3: install the memory, which adds the hooks.
+    let other = ["memory", "install", "--apply", "--db", "other.db"];
+    fixture.run(&other).ends(2).expect_text("fix: set CTX_DB in the environment of the agent");
+    assert!(!fixture.path("other.db").exists());
     let said = fixture.run(&["memory", "install", "--apply"]).ends(0);
     assert!(said.out.contains("installed successfully!"), "{}", said.out);
     let settings = fs::read_to_string(fixture.root().join(".claude/settings.json")).unwrap();

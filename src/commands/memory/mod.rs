@@ -95,8 +95,11 @@ impl MemoryArgs {
             return args.run(cli);
         }
         if let (MemoryCommand::Install(_), Some(_)) = (&self.command, &self.db) {
-            let why = "hooks use only the store in $CTX_DB or ~/.ctx/store.db, not that of --db";
-            return Err(Failure::usage(why).hint("runner memory install, with CTX_DB set"));
+            let why =
+                "--db has no effect on hooks: they use the store in $CTX_DB or ~/.ctx/store.db";
+            return Err(Failure::usage(why).hint(
+                "set CTX_DB in the environment of the agent, and run: runner memory install",
+            ));
         }
         let location = scope::store(self.db.as_deref())?;
         let now = cli.env.wall()?;
