@@ -6,6 +6,7 @@ use runner_text::values::{Text, read_text};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::manifest::is_agent_name;
 use crate::reserved::{self, NEVER, reserved};
 
 /// The settings for the lifecycle's files and commits in a project.
@@ -61,7 +62,8 @@ fn private(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Maximum length of an agent's name, in characters. The name becomes a folder name.
+/// Maximum length of an agent's name in the settings, in characters. The name becomes a folder name,
+/// and some file systems ignore case.
 const LONGEST_NAME: usize = 40;
 
 /// Checks an agent's name, its board and the paths that it may write.
@@ -70,8 +72,9 @@ pub(super) fn check(
     board: &str,
     writes: Option<&[String]>,
 ) -> Result<(), (&'static str, String)> {
-    let good = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
-    if agent.len() > LONGEST_NAME || !agent.chars().all(good) || agent.starts_with('_') {
+    let is_short = agent.len() <= LONGEST_NAME && !agent.contains(|c: char| c.is_ascii_uppercase());
+    let is_valid = agent.is_empty() || (is_short && is_agent_name(agent));
+    if !is_valid {
         let why = format!(
             "{agent:?} is not a valid agent name (lowercase letters, digits, - and _, not beginning \
              with _, at most {LONGEST_NAME} characters)"
