@@ -153,13 +153,13 @@ pub fn stand(
     Ok(())
 }
 
-/// Sets a backend's model to the one in `WB_DREAM_MODEL`, if the variable is set. The built-in
-/// backend has no model.
+/// Sets a backend's model to the one in `WB_DREAM_MODEL`, if the variable is set. A backend
+/// that answers by rule or from a recording has no model.
 fn dreamer(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
-        && backend.kind != "builtin"
+        && !backend.is_builtin()
     {
-        backend.model = Some(model);
+        backend.kind.set_model(model);
     }
 }
 

@@ -16,8 +16,8 @@ use serde::Serialize;
 
 use crate::agent::AgentPlan;
 use crate::api::{plan, probe};
-use crate::registry::{BackendSpec, Surroundings, agent_plan};
-use crate::{BackendError, build, child, credentials};
+use crate::registry::{Surroundings, agent_plan, build};
+use crate::{BackendError, BackendKind, BackendSpec, child, credentials};
 
 /// Maximum time for a program to print its version.
 const VERSION: Duration = Duration::from_secs(10);
@@ -45,32 +45,34 @@ impl CheckItem {
     }
 }
 
-/// Checks everything that this instance needs. `marker` marks the processes that the check starts.
+/// Checks everything that this backend needs. `marker` marks the processes that the check starts.
 pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<CheckItem> {
-    if spec.is_endpoint() {
-        return endpoint(spec, around);
-    }
-    let backend = match build(spec, around) {
-        Ok(backend) => backend,
-        Err(error) => return vec![CheckItem::of("settings", &error)],
-    };
-    let kind = match spec.kind.as_str() {
-        "claude" => "claude",
-        "codex" => "codex",
-        // Other kinds are checked only by their preflight check.
-        _ => {
-            let program = spec.program.as_deref().unwrap_or("none is needed");
-            return vec![match backend.preflight() {
-                Ok(()) => CheckItem::good("program", program),
-                Err(error) => CheckItem::of("program", &error),
-            }];
+    match &spec.kind {
+        BackendKind::Api(..) => endpoint(spec, around),
+        BackendKind::Agent(kind, settings, child) => {
+            match agent_plan(spec, (kind, settings, child), around) {
+                Ok(plan) => agent(&plan, marker),
+                Err(error) => vec![CheckItem::of("settings", &error)],
+            }
         }
-    };
-    let program = PathBuf::from(spec.program.as_deref().unwrap_or(kind));
-    let plan = match agent_plan(spec, kind, program, around) {
-        Ok(plan) => plan,
-        Err(error) => return vec![CheckItem::of("settings", &error)],
-    };
+        // Other kinds are checked only by their preflight check.
+        BackendKind::Builtin | BackendKind::Command(..) | BackendKind::Replay(_) => {
+            let backend = match build(spec, around) {
+                Ok(backend) => backend,
+                Err(error) => return vec![CheckItem::of("settings", &error)],
+            };
+            vec![match backend.preflight() {
+                Ok(()) => {
+                    CheckItem::good("program", program_name(spec).unwrap_or("none is needed"))
+                }
+                Err(error) => CheckItem::of("program", &error),
+            }]
+        }
+    }
+}
+
+/// Checks an agent's variables, program, login and state folder.
+fn agent(plan: &AgentPlan, marker: &str) -> Vec<CheckItem> {
     let mut findings = Vec::new();
     if !plan.missing.is_empty() {
         let why = format!("these variables are not set: {}", plan.missing.join(", "));
@@ -79,15 +81,15 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
     match plan.find() {
         Ok(path) => {
             findings.push(CheckItem::good("program", path.display().to_string()));
-            findings.push(version(&plan, &path, marker));
+            findings.push(version(plan, &path, marker));
         }
         Err(error) => findings.push(CheckItem::of("program", &error)),
     }
-    findings.push(match credentials::plausible(&plan) {
+    findings.push(match credentials::plausible(plan) {
         Ok(found) => CheckItem::good("login", found),
         Err(error) => CheckItem::of("login", &error),
     });
-    findings.push(state(&plan));
+    findings.push(state(plan));
     findings
 }
 
@@ -96,9 +98,9 @@ pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec
 fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
     let mut named = spec.clone();
     // The list of models can be shown even if no model is configured.
-    let unnamed = spec.model.as_deref().is_none_or(str::is_empty);
-    if unnamed {
-        named.model = Some("none".to_owned());
+    let unnamed = spec.kind.model().is_none_or(str::is_empty);
+    if let (BackendKind::Api(_, settings), true) = (&mut named.kind, unnamed) {
+        settings.model = Some("none".to_owned());
     }
     let plan = match plan::EndpointPlan::of(&named, around) {
         Ok(plan) => plan,
@@ -204,13 +206,17 @@ fn state(plan: &AgentPlan) -> CheckItem {
     }
 }
 
-/// Returns the path of an instance's program, if it is found.
+/// Returns the configured or default name of the program that the backend starts, if any.
+pub fn program_name(spec: &BackendSpec) -> Option<&str> {
+    match &spec.kind {
+        BackendKind::Command(own, _) => Some(&own.program),
+        BackendKind::Agent(kind, own, _) => Some(own.program.as_deref().unwrap_or(kind.name())),
+        BackendKind::Builtin | BackendKind::Api(..) | BackendKind::Replay(_) => None,
+    }
+}
+
+/// Returns the path of the backend's program, if the backend starts one and it is found.
 pub fn program(spec: &BackendSpec, around: &Surroundings<'_>) -> Option<PathBuf> {
-    let usual = match spec.kind.as_str() {
-        kind @ ("claude" | "codex") => kind,
-        _ => "",
-    };
-    let name = spec.program.as_deref().unwrap_or(usual);
     let path = around.env.get("PATH").map_or("", String::as_str);
-    find_program(Path::new(name), Path::new("/"), path).ok()
+    find_program(Path::new(program_name(spec)?), Path::new("/"), path).ok()
 }

@@ -11,64 +11,30 @@ use runner_engine::process::{
     Cancel, ChildSpec, Ended, ExitStatus, Limits, OutputVerdict, Reason, SpawnError, Stream, run,
 };
 
-use runner_engine::sandbox::{AppliedSandbox, SandboxLevel, SandboxedStart};
-use runner_text::values::{Span, Text, read_text};
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
-
 use crate::error::{BackendError, Phase};
 use crate::redact::Secrets;
 use crate::request::RequestLimits;
+use crate::spec::ChildSettings;
+use runner_engine::sandbox::{AppliedSandbox, SandboxLevel, SandboxedStart};
 
 /// Maximum number of bytes of stderr in an error, taken from the end.
 const STDERR_TAIL: usize = 2_000;
 
 /// Returns a child's limits. A `quiet` child prints nothing before its answer, so only the total
 /// deadline can detect that it hangs. There is no connect deadline, because starting a child either
-/// succeeds or fails immediately. The instance's settings override the request's.
-pub(crate) fn limits(
-    limits: &RequestLimits,
-    quiet: bool,
-    output_cap: usize,
-    patience: &Patience,
-) -> Limits {
-    let speaking = |own: Option<Duration>, asked| (!quiet).then_some(own.unwrap_or(asked));
+/// succeeds or fails immediately. The backend's settings override the request's.
+pub(crate) fn limits(limits: &RequestLimits, own: &ChildSettings) -> Limits {
+    let unless_quiet = |set: Option<Duration>, asked| (!own.quiet).then_some(set.unwrap_or(asked));
     let usual = Limits::default();
     Limits {
-        first_byte: speaking(patience.first_byte, limits.first_byte),
-        idle: speaking(patience.idle, limits.idle),
+        first_byte: unless_quiet(own.first_byte, limits.first_byte),
+        idle: unless_quiet(own.idle, limits.idle),
         total: Some(limits.total),
-        term_to_kill: patience.grace.unwrap_or(usual.term_to_kill),
-        exit_grace: patience.grace.unwrap_or(usual.exit_grace),
-        output_cap,
+        term_to_kill: own.grace.unwrap_or(usual.term_to_kill),
+        exit_grace: own.grace.unwrap_or(usual.exit_grace),
+        output_cap: own.output_cap(),
         ..usual
     }
-}
-
-/// Deadline overrides for one instance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(default)]
-pub struct Patience {
-    /// The maximum time to connect to an API. Default: 10 seconds.
-    #[serde(deserialize_with = "read_span")]
-    #[schemars(with = "Option<Text<Span>>")]
-    pub connect: Option<Duration>,
-    /// The maximum time until the backend's first output. Default: 2 minutes.
-    #[serde(deserialize_with = "read_span")]
-    #[schemars(with = "Option<Text<Span>>")]
-    pub first_byte: Option<Duration>,
-    /// The maximum silence between two outputs. Default: 5 minutes.
-    #[serde(deserialize_with = "read_span")]
-    #[schemars(with = "Option<Text<Span>>")]
-    pub idle: Option<Duration>,
-    /// The maximum time to exit after the answer or after a request to stop. Default: 10 seconds.
-    #[serde(deserialize_with = "read_span")]
-    #[schemars(with = "Option<Text<Span>>")]
-    pub grace: Option<Duration>,
-}
-
-fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::Error> {
-    read_text::<Span, D>(from).map(|span| Some(span.unsigned_abs()))
 }
 
 /// The sandbox of a backend's last child, if any.

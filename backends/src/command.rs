@@ -22,8 +22,9 @@ use runner_engine::sandbox::SandboxedStart;
 use runner_text::counted;
 
 use crate::artifact::Folder;
-use crate::child::{LastSandbox, Patience};
+use crate::child::LastSandbox;
 use crate::redact::Secrets;
+use crate::spec::ChildSettings;
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink, Stop, answer, child};
 
 /// The file in the run folder that contains the request.
@@ -39,22 +40,17 @@ pub struct Command {
 #[derive(Debug)]
 pub(crate) struct CommandPlan {
     pub name: String,
-    pub model: Option<String>,
     /// The program: a name to look up in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
-    pub args: Vec<String>,
+    pub settings: ChildSettings,
     /// The program's complete environment.
     pub env: BTreeMap<String, String>,
     /// Required variables that are not set.
     pub missing: Vec<String>,
     /// The artifact's file name, without a path.
     pub artifact: String,
-    pub quiet: bool,
-    pub patience: Patience,
     /// The sandbox in which the program starts.
     pub sandbox_start: Option<SandboxedStart>,
-    /// Maximum size in bytes of each output stream and of the artifact.
-    pub output_cap: usize,
     pub held: LastSandbox,
 }
 
@@ -73,7 +69,7 @@ impl Backend for Command {
     fn describe(&self) -> Description {
         Description {
             kind: "command".to_owned(),
-            model: self.plan.model.clone(),
+            model: self.plan.settings.model.clone(),
             containment: self.plan.held.describe(self.plan.sandbox_start.as_ref()),
             sandbox: self.plan.held.level(),
         }
@@ -132,11 +128,11 @@ impl CommandPlan {
         };
         let spec = ChildSpec {
             program: self.program.clone(),
-            args: self.args.iter().map(OsString::from).collect(),
+            args: self.settings.args.iter().map(OsString::from).collect(),
             cwd: request.place(),
             env: self.env.clone(),
             stdin: Stdin::Bytes(body),
-            limits: child::limits(&request.limits, self.quiet, self.output_cap, &self.patience),
+            limits: child::limits(&request.limits, &self.settings),
             marker: request.id.clone(),
             sandbox: self.sandbox_start.clone().into(),
         };
@@ -193,7 +189,7 @@ impl CommandPlan {
 
     /// Reads the program's artifact, or returns `None` if it is missing or blank.
     fn artifact(&self, folder: &Folder) -> Result<Option<Vec<u8>>, BackendError> {
-        match folder.read(&self.artifact, self.output_cap) {
+        match folder.read(&self.artifact, self.settings.output_cap()) {
             Ok(bytes) => Ok(bytes.filter(|bytes| !answer::is_blank(bytes))),
             Err(why) => Err(BackendError::Malformed {
                 why: format!("{} {why}", self.artifact),

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::agent::AgentPlan;
 use crate::error::BackendError;
+use crate::spec::{BackendKind, BackendSpec, Provider, at_home};
 use runner_engine::files::{open_host, read_host};
 
 /// Prefix of a keyring reference, which a setting may contain instead of the name of a variable.
@@ -73,16 +74,70 @@ pub fn is_place(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
-/// Returns the variables from which a program of this kind usually reads its key and its provider's
-/// address.
-pub(crate) fn usual(kind: &str) -> impl Iterator<Item = &'static str> + use<> {
-    let keys = KEYS.iter().find(|(name, _)| *name == kind);
-    let is_endpoint = crate::api::shape::KINDS.contains(&kind);
-    let places = match keys.is_some() || is_endpoint {
-        true => &PLACES[..],
-        false => &[],
+/// Returns the variables from which a backend of this kind usually reads its key and its provider's
+/// address. The variable of an API's key is not among them.
+pub(crate) fn usual(kind: &BackendKind) -> impl Iterator<Item = &'static str> + use<> {
+    let (keys, places) = match kind {
+        BackendKind::Agent(agent, ..) => (keys(agent.name()), &PLACES[..]),
+        BackendKind::Api(..) => (&[][..], &PLACES[..]),
+        BackendKind::Builtin | BackendKind::Command(..) | BackendKind::Replay(_) => {
+            (&[][..], &[][..])
+        }
     };
-    keys.map_or(&[][..], |(_, keys)| *keys).iter().chain(places).copied()
+    keys.iter().chain(places).copied()
+}
+
+/// Returns the variables that may contain the key of the agent of this kind.
+fn keys(agent: &str) -> &'static [&'static str] {
+    KEYS.iter().find(|(name, _)| *name == agent).map_or(&[], |(_, keys)| keys)
+}
+
+/// Returns the variable that usually contains the key of the provider's API.
+fn usual_key(provider: &Provider) -> Option<&'static str> {
+    match provider {
+        Provider::Anthropic(_) => Some("ANTHROPIC_API_KEY"),
+        Provider::Openai(_) => Some("OPENAI_API_KEY"),
+        Provider::Ollama(_) => None,
+    }
+}
+
+impl BackendSpec {
+    /// Returns the name of the variable whose value an API receives as its key, or `None` if the
+    /// backend is not an API or no key is sent.
+    pub fn endpoint_key(&self) -> Option<&str> {
+        let BackendKind::Api(provider, settings) = &self.kind else { return None };
+        match (&settings.key, &settings.base_url) {
+            (Some(name), _) => Some(name),
+            (None, None) => usual_key(provider),
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// Returns the variables that the backend receives, if they are set, in addition to the default
+    /// ones.
+    pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
+        let named = self.kind.env();
+        let own = named.unwrap_or_default().iter().map(String::as_str);
+        let own = own.chain(self.endpoint_key());
+        let usual = named.is_none().then(|| usual(&self.kind));
+        own.chain(usual.into_iter().flatten().map(|name| -> &'s str { name }))
+    }
+
+    /// Returns the values that must not be shown. These are the values of the variables named by
+    /// the backend and the values in its `env_file`, except locations and proxies.
+    ///
+    /// # Errors
+    /// Returns an error if the `env_file` cannot be used.
+    pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
+        let named = self.variables().filter(|name| !is_place(name));
+        let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
+        if let Some(path) = self.kind.env_file() {
+            let file = from_file(&at_home(path, around))?.into_iter();
+            secrets.extend(file.filter_map(|(name, value)| (!is_place(&name)).then_some(value)));
+        }
+        secrets.retain(|value| !value.is_empty());
+        Ok(secrets)
+    }
 }
 
 /// Returns the command that installs a program of this kind.
@@ -107,9 +162,8 @@ pub(crate) fn login_file(kind: &str) -> &'static str {
 /// # Errors
 /// Returns [`BackendError::NotLoggedIn`], with a hint, if no usable credentials were found.
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
-    let keys = KEYS.iter().find(|(name, _)| *name == plan.kind);
-    let keys = keys.map_or(&[][..], |(_, keys)| *keys);
-    let own = plan.named.iter().map(String::as_str);
+    let keys = keys(plan.kind);
+    let own = plan.settings.env.iter().flatten().map(String::as_str);
     let set = |name: &&str| plan.env.get(*name).is_some_and(|value| !value.is_empty());
     if let Some(name) = keys.iter().copied().chain(own).find(set) {
         return Ok(format!("{name} is set"));

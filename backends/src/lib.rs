@@ -27,6 +27,7 @@ pub mod request;
 #[cfg(feature = "fault-injection")]
 pub mod scripted;
 pub mod sink;
+pub mod spec;
 
 mod agent;
 mod answer;
@@ -46,10 +47,9 @@ use serde::{Deserialize, Serialize};
 pub use api::ollama_health::{OllamaHealth, ollama_health};
 pub use builtin::Builtin;
 pub use chain::Chain;
-pub use child::Patience;
 pub use command::Command;
 pub use error::{BackendError, Phase};
-pub use registry::{BackendSpec, Surroundings, build};
+pub use registry::{Surroundings, build};
 pub use replay::Replay;
 pub use request::{AnswerForm, Reply, Request, RequestLimits, Source, Stop, Temperature, Usage};
 #[cfg(feature = "fault-injection")]
@@ -57,6 +57,7 @@ pub use scripted::{Scripted, Step};
 pub use sink::{
     Event, Limit, NullSink, OwnedEvent, OwnedTarget, Sink, Target, ToolResult, VecSink,
 };
+pub use spec::{BackendKind, BackendSpec};
 
 /// The context window to assume, in tokens, for a model that does not report one: that of the
 /// smallest hosted models.

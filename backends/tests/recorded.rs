@@ -7,7 +7,7 @@ use std::path::Path;
 
 use jiff::Timestamp;
 use runner_backends::{
-    BackendError, BackendSpec, OwnedEvent, OwnedTarget, Reply, Request, RequestLimits,
+    BackendError, BackendKind, BackendSpec, OwnedEvent, OwnedTarget, Reply, Request, RequestLimits,
     Surroundings, VecSink, build,
 };
 use runner_engine::outcome::Class;
@@ -44,13 +44,9 @@ fn replay_file(
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .into();
-    let spec = BackendSpec {
-        name: "recorded".into(),
-        kind: kind.into(),
-        program: Some(format!("{HERE}/fakes/replay")),
-        env: vec!["REPLAY".into(), "CODE".into()],
-        ..BackendSpec::default()
-    };
+    let mut settings =
+        json!({ "program": format!("{HERE}/fakes/replay"), "env": ["REPLAY", "CODE"] });
+    let spec = BackendSpec::new("recorded", BackendKind::read(kind, &mut settings).unwrap());
     let around = Surroundings {
         env: &env,
         sandbox_start: None,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
+use runner_backends::BackendKind;
 use runner_jobs::dream::DreamSpec;
 
 use super::{Config, Overrides, ResolvedSettings, Stack, TriggerSpec, load, mistakes};
@@ -51,11 +52,9 @@ fn ctxrc_keys_map_to_settings() {
     assert_eq!((job.spec.budget.calls, job.spec.budget.micros), (Some(3), Some(500_000)));
     assert_eq!(job.spec.total, Duration::from_secs(1800), "a missing key changed a setting");
     let backend = &config.backends[&job.spec.backend];
-    assert_eq!(
-        (backend.kind.as_str(), backend.program.as_deref(), backend.model.as_deref()),
-        ("command", Some("my-model"), Some("fast"))
-    );
-    assert_eq!(backend.args, ["--json"]);
+    let BackendKind::Command(own, child) = &backend.kind else { panic!("{backend:?}") };
+    assert_eq!((own.program.as_str(), child.model.as_deref()), ("my-model", Some("fast")));
+    assert_eq!(child.args, ["--json"]);
     // The project's `runner.toml` overrides the section.
     let config =
         of(ctxrc, "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n")

@@ -74,7 +74,7 @@ pub(super) fn daydreams_after(
             rem.is_some_and(|rem| rem.agent.as_deref().unwrap_or_default() == agent)
         });
         let backend = &rem.unwrap_or(job).spec.backend;
-        let is_model = backends.get(backend).is_some_and(|backend| backend.kind != "builtin");
+        let is_model = backends.get(backend).is_some_and(|backend| !backend.is_builtin());
         let own = format!("{name}-daydream");
         if !is_model || jobs.contains_key(&own) || !good_name(&own) {
             continue;

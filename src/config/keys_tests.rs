@@ -325,9 +325,15 @@ fn file(key: &Key, name: &str, value: &str) -> (String, usize) {
             header = "prices.a".to_owned();
             need(&[("input_cost_per_token", "0"), ("output_cost_per_token", "0")]);
         }
-        ("backends.*", _) => {
+        ("backends.*", kind) => {
             header = "backends.a".to_owned();
-            need(&[("type", "\"builtin\"")]);
+            let kind = kind.unwrap_or("builtin");
+            need(&[("type", &format!("{kind:?}"))]);
+            match kind {
+                "command" => need(&[("program", "\"x\"")]),
+                "replay" => need(&[("recording", "\"x\"")]),
+                _ => {}
+            }
         }
         ("channels.*", _) => {
             header = "channels.a".to_owned();
@@ -423,7 +429,22 @@ fn reader_accepts_exactly_the_listed_keys() {
         ("[daemon]\n".to_owned(), "daemon.", ""),
         ("[serve]\n".to_owned(), "serve.", ""),
         ("[retention]\n".to_owned(), "retention.", ""),
-        ("[backends.a]\ntype = \"builtin\"\n".to_owned(), "backends.*.", ""),
+        ("[backends.a]\ntype = \"builtin\"\n".to_owned(), "backends.*.", "builtin"),
+        (
+            "[backends.a]\ntype = \"command\"\nprogram = \"x\"\n".to_owned(),
+            "backends.*.",
+            "command",
+        ),
+        ("[backends.a]\ntype = \"claude\"\n".to_owned(), "backends.*.", "claude"),
+        ("[backends.a]\ntype = \"codex\"\n".to_owned(), "backends.*.", "codex"),
+        ("[backends.a]\ntype = \"anthropic\"\n".to_owned(), "backends.*.", "anthropic"),
+        ("[backends.a]\ntype = \"openai\"\n".to_owned(), "backends.*.", "openai"),
+        ("[backends.a]\ntype = \"ollama\"\n".to_owned(), "backends.*.", "ollama"),
+        (
+            "[backends.a]\ntype = \"replay\"\nrecording = \"x\"\n".to_owned(),
+            "backends.*.",
+            "replay",
+        ),
         ("[groups.a]\nslots = 1\n".to_owned(), "groups.*.", ""),
         ("[notify]\n".to_owned(), "notify.", ""),
         ("[channels.a]\ntype = \"desktop\"\n".to_owned(), "channels.*.", ""),

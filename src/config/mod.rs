@@ -44,7 +44,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::SignedDuration;
 use jiff::civil::Time;
-use runner_backends::BackendSpec;
+use runner_backends::spec::{BackendTable, ReadTable, ReplaySettings};
+use runner_backends::{BackendKind, BackendSpec};
 use runner_engine::ids::ProjectId;
 use runner_engine::schedule::{Schedule, Trigger};
 use runner_engine::store::{Budget, NewJob, Retention};
@@ -52,6 +53,7 @@ use runner_engine::tick::report_job;
 use runner_jobs::Kind;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
+use serde::de::DeserializeOwned;
 use toml::Table;
 
 use crate::ui::Failure;
@@ -271,9 +273,11 @@ fn project_texts(sources: &Sources) -> BTreeMap<String, String> {
 fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
     if let Some(root) = stack.project.and_then(Path::parent) {
         let backends = config.backends.values_mut();
-        for path in backends.filter_map(|backend| backend.recording.as_mut()) {
-            if !path.starts_with("~") {
-                *path = root.join(&path);
+        for backend in backends {
+            if let BackendKind::Replay(ReplaySettings { recording }) = &mut backend.kind
+                && !recording.starts_with("~")
+            {
+                *recording = root.join(&recording);
             }
         }
     }
@@ -464,25 +468,36 @@ fn backends(reader: &mut Reader<'_>) -> BTreeMap<String, BackendSpec> {
     let mut backends = BTreeMap::new();
     for name in reader.entries("backends") {
         let path = ["backends", &name];
-        let Some(spec) = reader.read::<BackendSpec>(&path) else { continue };
+        let Some(BackendTable { kind, fallback, pool }) = reader.read(&path) else { continue };
         // Reports use this backend even if the user has not accepted the project's settings.
-        if name == "builtin" && spec.kind != "builtin" {
+        if name == "builtin" && kind != "builtin" {
             reader
                 .wrong("backends.builtin.type", "the backend \"builtin\" must be of type builtin");
         }
-        let patience = reader.read(&path).unwrap_or_default();
-        let only_env = reader.table(&path).is_some_and(|table| table.contains_key("env"));
-        if let Some(pool) = &spec.pool {
+        let mut table = ConfiguredTable { reader, path: &path };
+        let Some(kind) = BackendKind::read(&kind, &mut table) else { continue };
+        if let Some(pool) = &pool {
             pools::check_known(reader, &format!("backends.{name}.pool"), pool);
         }
         let known = reader.names("backends").into_iter();
-        if let Some(why) = runner_backends::chain::mistake(&name, &spec.fallback, known) {
+        if let Some(why) = runner_backends::chain::mistake(&name, &fallback, known) {
             reader.wrong(&format!("backends.{name}.fallback"), why);
         }
-        let spec = BackendSpec { name: name.clone(), patience, only_env, ..spec };
-        backends.insert(name, spec);
+        backends.insert(name.clone(), BackendSpec { name, kind, fallback, pool });
     }
     backends
+}
+
+/// A table of the configuration that is read several times.
+struct ConfiguredTable<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    path: &'r [&'r str],
+}
+
+impl ReadTable for ConfiguredTable<'_, '_> {
+    fn read<T: DeserializeOwned>(&mut self) -> Option<T> {
+        self.reader.read(self.path)
+    }
 }
 
 /// Returns all errors in a configuration. The list is empty if the configuration is valid.

@@ -31,8 +31,10 @@ impl<'a> Reader<'a> {
         for misfit in misfits(written) {
             match misfit.path.as_slice() {
                 _ if misfit.part == Part::Missing => false,
-                // A job without a valid kind cannot be read.
-                [jobs, _, kind] if jobs == "jobs" && kind == "kind" => {
+                // A job without a valid kind, or a backend without a valid type, cannot be read.
+                [table, _, key]
+                    if matches!((&**table, &**key), ("jobs", "kind") | ("backends", "type")) =>
+                {
                     reader.set_aside(&misfit.path[..2])
                 }
                 path => reader.set_aside(path),

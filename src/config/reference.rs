@@ -10,11 +10,13 @@
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, OnceLock};
 
-use runner_jobs::kinds::KINDS;
+use runner_backends::BackendKind;
+use runner_backends::spec::KINDS as TYPES;
+use runner_jobs::kinds::{KINDS, NAMES};
 use runner_text::nearest::nearest;
 use runner_text::some_of;
-use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use toml::Table;
@@ -37,21 +39,28 @@ pub(super) struct Setting {
 }
 
 struct Reference {
-    /// The schema of a file in which a job may have the settings of all kinds.
+    /// The schema of a file in which a job or a backend may have the settings of all kinds.
     whole: Value,
-    /// The schema of the settings common to jobs of all kinds.
+    jobs: Kinds,
+    backends: Kinds,
+    settings: Vec<Setting>,
+}
+
+/// The schemas of jobs or of backends.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Kinds {
+    /// The schema of the settings common to all kinds.
     common: Value,
     /// The schema of the settings of each kind.
-    own: BTreeMap<&'static str, Value>,
-    settings: Vec<Setting>,
+    own: BTreeMap<String, Value>,
 }
 
 /// The schemas that check a file, without titles and descriptions.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Shapes {
     whole: Value,
-    common: Value,
-    own: BTreeMap<String, Value>,
+    jobs: Kinds,
+    backends: Kinds,
 }
 
 static REFERENCE: LazyLock<Reference> = LazyLock::new(build);
@@ -74,9 +83,16 @@ pub(super) fn whole() -> &'static Value {
 
 /// Returns the schema of a job of this kind.
 pub(super) fn job(kind: &str) -> Option<&'static Value> {
-    static JOBS: [OnceLock<Value>; KINDS.len()] = [const { OnceLock::new() }; KINDS.len()];
-    let at = KINDS.iter().position(|row| row.name == kind)?;
-    Some(JOBS[at].get_or_init(|| joined_job(&SHAPES.common, &SHAPES.own[kind])))
+    static JOINED: [OnceLock<Value>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
+    let at = NAMES.iter().position(|name| *name == kind)?;
+    Some(JOINED[at].get_or_init(|| joined(&SHAPES.jobs.common, &SHAPES.jobs.own[kind])))
+}
+
+/// Returns the schema of a backend of this type.
+pub(super) fn backend(kind: &str) -> Option<&'static Value> {
+    static JOINED: [OnceLock<Value>; TYPES.len()] = [const { OnceLock::new() }; TYPES.len()];
+    let at = TYPES.iter().position(|name| *name == kind)?;
+    Some(JOINED[at].get_or_init(|| joined(&SHAPES.backends.common, &SHAPES.backends.own[kind])))
 }
 
 /// Returns the schemas for [`SHAPES`], derived from the types.
@@ -87,8 +103,15 @@ pub(super) fn shapes() -> Shapes {
         strip_texts(&mut node);
         node
     };
-    let own = REFERENCE.own.iter().map(|(kind, node)| ((*kind).to_owned(), bare(node)));
-    Shapes { whole: bare(&REFERENCE.whole), common: bare(&REFERENCE.common), own: own.collect() }
+    let kinds = |of: &Kinds| Kinds {
+        common: bare(&of.common),
+        own: of.own.iter().map(|(kind, node)| (kind.clone(), bare(node))).collect(),
+    };
+    Shapes {
+        whole: bare(&REFERENCE.whole),
+        jobs: kinds(&REFERENCE.jobs),
+        backends: kinds(&REFERENCE.backends),
+    }
 }
 
 pub(super) fn settings() -> &'static [Setting] {
@@ -107,16 +130,20 @@ pub fn schema() -> Value {
             it.shift_remove(name).map(|value| it.shift_insert(0, name.into(), value))
         });
     }
-    let rule = |(kind, node): (&&str, &Value)| {
-        let node = joined_job(&REFERENCE.common, node);
-        let own: Vec<&String> = properties(&node).map(|(name, _)| name).collect();
-        json!({
-            "if": { "properties": { "kind": { "const": kind } }, "required": ["kind"] },
-            "then": { "propertyNames": { "enum": own } },
-        })
-    };
-    schema["properties"]["jobs"]["additionalProperties"]["allOf"] =
-        REFERENCE.own.iter().map(rule).collect();
+    for (table, key, kinds) in
+        [("jobs", "kind", &REFERENCE.jobs), ("backends", "type", &REFERENCE.backends)]
+    {
+        let rule = |(kind, node): (&String, &Value)| {
+            let node = joined(&kinds.common, node);
+            let own: Vec<&String> = properties(&node).map(|(name, _)| name).collect();
+            json!({
+                "if": { "properties": { key: { "const": kind } }, "required": [key] },
+                "then": { "propertyNames": { "enum": own } },
+            })
+        };
+        schema["properties"][table]["additionalProperties"]["allOf"] =
+            kinds.own.iter().map(rule).collect();
+    }
     schema
 }
 
@@ -140,31 +167,59 @@ fn build() -> Reference {
     list(&whole, &mut Vec::new(), &mut |path, node| {
         settings.push(Setting { path, kinds: Vec::new(), node: node.clone() });
     });
-    let mut jobs = BTreeMap::new();
-    let common = whole["properties"]["jobs"]["additionalProperties"].clone();
-    let any = &mut whole["properties"]["jobs"]["additionalProperties"];
-    for row in &KINDS {
+    let jobs = KINDS.iter().map(|row| {
         let mut own = (row.schema)(&mut generator).to_value();
         tidy(&mut own);
         if row.name == "dream" {
             state_defaults(&mut own, &default["jobs"]["dream"]);
         }
-        for (name, value) in properties(&own) {
-            add(&mut any["properties"], name, value);
-            let path = format!("jobs.*.{name}");
-            let same = |it: &&mut Setting| it.path == path && it.node == *value;
-            match settings.iter_mut().find(same) {
-                Some(known) => known.kinds.push(row.name),
-                None => settings.push(Setting { path, kinds: vec![row.name], node: value.clone() }),
-            }
+        (row.name, own)
+    });
+    let jobs = kinds_of("jobs", jobs.collect(), &mut whole, &mut settings);
+    let backends = TYPES.iter().map(|name| {
+        let parts = BackendKind::schemas(name, &mut generator);
+        let mut own = json!({ "type": "object", "properties": {}, "required": [] });
+        for mut part in parts.into_iter().map(Schema::to_value) {
+            tidy(&mut part);
+            own = joined(&own, &part);
         }
-        jobs.insert(row.name, own);
-    }
-    Reference { whole, common, own: jobs, settings }
+        (*name, own)
+    });
+    let backends = kinds_of("backends", backends.collect(), &mut whole, &mut settings);
+    Reference { whole, jobs, backends, settings }
 }
 
-/// Combines the settings common to all job kinds with those of one kind.
-fn joined_job(common: &Value, own: &Value) -> Value {
+/// Adds the settings of each kind of jobs or backends to the schema of the whole file and to the
+/// list of settings.
+fn kinds_of(
+    table: &str,
+    kinds: Vec<(&'static str, Value)>,
+    whole: &mut Value,
+    settings: &mut Vec<Setting>,
+) -> Kinds {
+    let any = &mut whole["properties"][table]["additionalProperties"];
+    let common = any.clone();
+    let prefix = format!("{table}.*.");
+    for (kind, own) in &kinds {
+        for (name, value) in properties(own) {
+            add(&mut any["properties"], name, value);
+            let path = format!("{prefix}{name}");
+            let same = |it: &&mut Setting| it.path == path && it.node == *value;
+            match settings.iter_mut().find(same) {
+                Some(known) => known.kinds.push(kind),
+                None => {
+                    let last = settings.iter().rposition(|it| it.path.starts_with(&prefix));
+                    let setting = Setting { path, kinds: vec![kind], node: value.clone() };
+                    settings.insert(last.map_or(settings.len(), |last| last + 1), setting);
+                }
+            }
+        }
+    }
+    Kinds { common, own: kinds.into_iter().map(|(kind, own)| (kind.to_owned(), own)).collect() }
+}
+
+/// Combines the settings common to all kinds with those of one kind.
+fn joined(common: &Value, own: &Value) -> Value {
     let mut node = common.clone();
     for (name, value) in properties(own) {
         node["properties"][name] = value.clone();
@@ -318,13 +373,13 @@ fn tidy(node: &mut Value) {
 /// Describes a valid value, for a sentence such as "expected …".
 pub(super) fn describe(node: &Value) -> String {
     let like = |text: &str| match node["examples"].as_array() {
-        Some(examples) => format!("{text}, like {}", joined(examples, " or ")),
+        Some(examples) => format!("{text}, like {}", listed(examples, " or ")),
         None => text.to_owned(),
     };
     if let Some(words) = node["enum"].as_array() {
         return match words.as_slice() {
             [one] => one.to_string(),
-            words => format!("one of {}", joined(words, ", ")),
+            words => format!("one of {}", listed(words, ", ")),
         };
     }
     if let Some(options) = node["anyOf"].as_array() {
@@ -344,7 +399,7 @@ pub(super) fn describe(node: &Value) -> String {
             format!("a list like [{{ {} }}]", fields.join(", "))
         }
         Some("array") => match node["items"]["enum"].as_array() {
-            Some(words) => format!("a list of {}", joined(words, ", ")),
+            Some(words) => format!("a list of {}", listed(words, ", ")),
             None => format!("a list of {}", describe(&node["items"])),
         },
         Some("object") => "a table".to_owned(),
@@ -352,7 +407,7 @@ pub(super) fn describe(node: &Value) -> String {
     }
 }
 
-fn joined(values: &[Value], between: &str) -> String {
+fn listed(values: &[Value], between: &str) -> String {
     values.iter().map(Value::to_string).collect::<Vec<_>>().join(between)
 }
 
@@ -437,9 +492,23 @@ pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key) || declares::<SandboxTable>(key)
 }
 
+/// Describes the jobs or backends that have a setting which others do not have. Returns `None` if
+/// no kind has the setting.
+pub(super) fn owners(path: &[String]) -> Option<String> {
+    let (kinds, what) = match path {
+        [jobs, _, _] if jobs == "jobs" => (&SHAPES.jobs, "jobs of kind"),
+        [backends, _, _] if backends == "backends" => (&SHAPES.backends, "backends of type"),
+        _ => return None,
+    };
+    let key = path.last()?;
+    let owners = kinds.own.iter().filter(|(_, node)| node["properties"].get(key).is_some());
+    let owners: Vec<&str> = owners.map(|(kind, _)| kind.as_str()).collect();
+    (!owners.is_empty()).then(|| format!("{what} {}", owners.join(", ")))
+}
+
 /// Reports whether the key is a setting of this job kind rather than of all kinds.
 pub(super) fn is_own(kind: &str, key: &str) -> bool {
-    SHAPES.own.get(kind).is_some_and(|node| node["properties"].get(key).is_some())
+    SHAPES.jobs.own.get(kind).is_some_and(|node| node["properties"].get(key).is_some())
 }
 
 fn declares<T: JsonSchema>(key: &str) -> bool {

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::marker::PhantomData;
 
-use runner_backends::{BackendSpec, Patience};
+use runner_backends::spec::{BackendTable, OwnPath};
 use runner_engine::alerts::AlertKind;
 use runner_engine::policy::{CatchUpScope, Overlap};
 use runner_jobs::curator::job::CuratorJobKind;
@@ -25,7 +25,6 @@ use super::values::{
     Age, Cap, Dollars, HostPath, Hours, Id, ListenAddress, NetworkValue, OrNone, OrUnlimited,
     RowsAge, Size, Span, Switch, Target, Text, TimeOfDay, Wait, Zone,
 };
-use runner_backends::registry::OwnPath;
 
 /// The settings of `A` and those of `B`, in one table.
 pub struct Both<A, B>(PhantomData<(A, B)>);
@@ -93,7 +92,7 @@ pub struct Settings {
     /// another.
     curator: CuratorTable,
     /// The backends, by name.
-    backends: BTreeMap<String, Both<BackendSpec, Patience>>,
+    backends: BTreeMap<String, BackendTable>,
     /// The pools shared by all projects: a subscription, a key or a machine. This table is read
     /// only from the user's file.
     pools: BTreeMap<String, PoolTable>,

@@ -50,8 +50,12 @@ impl Walk {
             match entry(node, key) {
                 None => {
                     let known: Vec<&str> = properties(node).map(|it| it.0.as_str()).collect();
-                    meant.extend(nearest(key, known.iter().copied()));
-                    self.report(Part::Key, no_such(key, &known));
+                    if let Some(owners) = reference::owners(&self.path) {
+                        self.report(Part::Key, format!("only {owners} have this setting"));
+                    } else {
+                        meant.extend(nearest(key, known.iter().copied()));
+                        self.report(Part::Key, no_such(key, &known));
+                    }
                 }
                 Some(_) if named && !good_name(key) => {
                     self.report(Part::Value, "a name may contain only letters, digits, - and _");
@@ -76,6 +80,10 @@ impl Walk {
                 // Without a kind, a job may have the settings of any kind.
                 let kind = job.get("kind").and_then(Value::as_str);
                 self.table(kind.and_then(reference::job).unwrap_or(node), job);
+            }
+            (Value::Table(backend), [backends, _]) if backends == "backends" => {
+                let kind = backend.get("type").and_then(Value::as_str);
+                self.table(kind.and_then(reference::backend).unwrap_or(node), backend);
             }
             (Value::Table(table), _) if node["type"] == "object" => self.table(node, table),
             _ => {

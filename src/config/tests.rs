@@ -82,6 +82,18 @@ fn mistakes_name_file_line_and_hint() {
         ("[groups.a]\nslots = 0\n", ":2", "of at least 1"),
         ("[groups.a]\n", ":1", "no slots"),
         ("[backends.a]\nmodel = \"x\"\n", ":1", "no type"),
+        (
+            "[backends.a]\ntype = \"openai\"\nnum_ctx = 9\n",
+            ":3",
+            "only backends of type ollama have this setting",
+        ),
+        (
+            "[jobs.a]\nkind = \"command\"\nprogram = \"x\"\nmax_ideas = 1\n",
+            ":4",
+            "only jobs of kind dream have this setting",
+        ),
+        ("[backends.a]\ntype = \"comand\"\n", ":2", "did you mean \"command\""),
+        ("[backends.a]\ntype = \"replay\"\n", ":1", "no recording"),
         ("[channels.a]\nurl = \"https://example.org\"\n", ":1", "no type"),
         ("[jobs.a]\ntrigger = \"night\"\n", ":1", "no kind"),
         ("[groups.a]\nslot = 2\n", ":", "slots"),

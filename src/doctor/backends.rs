@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use runner_backends::{Surroundings, check};
+use runner_backends::spec::AgentKind;
+use runner_backends::{BackendKind, Surroundings, check};
 use runner_engine::store::Store;
 use runner_jobs::kind::Asks;
 
@@ -86,10 +87,12 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
         .flat_map(|backend| backend.fallback.iter().map(String::as_str));
     let all: BTreeSet<&str> = asked.iter().copied().chain(chained).collect();
     for backend in all.iter().filter_map(|name| config.backends.get(*name)) {
-        let (install, login) = match backend.kind.as_str() {
-            "claude" => ("npm install -g @anthropic-ai/claude-code", "claude setup-token"),
-            "codex" => ("npm install -g @openai/codex", "codex login"),
-            _ => continue,
+        let BackendKind::Agent(agent, ..) = &backend.kind else { continue };
+        let (install, login) = match agent {
+            AgentKind::Claude(_) => {
+                ("npm install -g @anthropic-ai/claude-code", "claude setup-token")
+            }
+            AgentKind::Codex => ("npm install -g @openai/codex", "codex login"),
         };
         let Ok(marker) = env::marker() else { continue };
         let mut env = env::child_environment();
@@ -143,15 +146,14 @@ impl NeededPrograms {
                 continue;
             };
             // The agents' programs are checked elsewhere, by starting them.
-            let agent = matches!(backend.kind.as_str(), "claude" | "codex");
-            if let (Some(program), false) = (&backend.program, agent) {
-                self.programs.entry(program.clone()).or_default().push(who(name));
+            if let BackendKind::Command(own, _) = &backend.kind {
+                self.programs.entry(own.program.clone()).or_default().push(who(name));
             }
-            for key in &backend.env {
+            for key in backend.kind.env().unwrap_or_default() {
                 self.keys.entry(key.clone()).or_default().push(who(name));
             }
             // An API key may also be in the backend's `env_file`.
-            if let (Some(key), None) = (backend.endpoint_key(), &backend.env_file) {
+            if let (Some(key), None) = (backend.endpoint_key(), backend.kind.env_file()) {
                 self.keys.entry(key.to_owned()).or_default().push(who(name));
             }
         }

@@ -115,7 +115,7 @@ fn guide_configures_every_backend_kind() {
     let mut types: Vec<String> = shown.values().map(of).collect();
     types.push("builtin".to_owned());
     types.sort_unstable();
-    let mut known = runner_backends::registry::KINDS.map(str::to_owned);
+    let mut known = runner_backends::spec::KINDS.map(str::to_owned);
     known.sort_unstable();
     assert_eq!(types, known);
     let listed = fixture.run(&["backends", "list"]).ends(0);

@@ -33,11 +33,12 @@ use runner_text::counted;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use crate::child::{LastSandbox, Patience};
+use crate::child::LastSandbox;
 use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{Reply, Request};
 use crate::sink::{Event, OwnedEvent, Sink};
+use crate::spec::ChildSettings;
 use crate::{answer, child, credentials};
 use events::{AgentEvents, EventStream};
 use prompt::ProgramAnswer;
@@ -48,28 +49,20 @@ use refusal_text::LocalClock;
 pub(crate) struct AgentPlan {
     pub name: String,
     pub kind: &'static str,
-    pub model: Option<String>,
     /// The program: a name to look up in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
-    pub args: Vec<String>,
+    /// The settings, in which any of the variables in `env` may contain a key.
+    pub settings: ChildSettings,
     /// The program's complete environment.
     pub env: BTreeMap<String, String>,
     /// Required environment variables that are not set.
     pub missing: Vec<String>,
-    /// Names of the variables listed in the instance's configuration. Any of them may contain a
-    /// key.
-    pub named: Vec<String>,
     /// The agent's state folder, which contains its login and settings.
     pub state: Option<PathBuf>,
     /// Whether the program keeps its own record of requests.
     pub sessions: bool,
     pub tools: Vec<String>,
-    pub max_turns: Option<u32>,
-    pub fallback_model: Option<String>,
-    pub quiet: bool,
-    pub patience: Patience,
     pub sandbox_start: Option<SandboxedStart>,
-    pub output_cap: usize,
     pub clock: Clock,
     pub held: LastSandbox,
 }
@@ -232,7 +225,7 @@ pub(crate) fn child_spec(
         cwd: request.place(),
         env,
         stdin: Stdin::Bytes(prompt::text_for(request, form).into_bytes()),
-        limits: child::limits(&request.limits, plan.quiet, plan.output_cap, &plan.patience),
+        limits: child::limits(&request.limits, &plan.settings),
         marker: request.id.clone(),
         sandbox: plan.sandbox().into(),
     }

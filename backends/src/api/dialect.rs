@@ -11,10 +11,11 @@ use serde_json::{Value, json};
 
 use super::gathered::{Fault, Gathered};
 use super::plan::EndpointPlan;
-pub(crate) use super::shape::{Dialect, Structured};
+pub(crate) use super::shape::Dialect;
 use super::{anthropic, chat, ollama, responses};
 use crate::agent::prompt;
 use crate::request::Request;
+pub(crate) use crate::spec::Structured;
 
 /// Interprets one reply.
 pub(crate) trait Reader: Send {

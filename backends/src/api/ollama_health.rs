@@ -16,7 +16,8 @@ use super::client;
 use super::dialect::Dialect;
 use super::plan::EndpointPlan;
 use super::probe::{LIST, blocking, is_model, models};
-use crate::registry::{BackendSpec, Surroundings};
+use crate::registry::Surroundings;
+use crate::spec::{ApiSettings, BackendKind, BackendSpec, OllamaSettings, Provider};
 
 /// The state of an Ollama server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,13 +46,13 @@ pub fn ollama_health(endpoint: &str, model: &str, deadline: Duration) -> OllamaH
     if !endpoint.starts_with("http://") {
         return not_asked(format!("{endpoint:?} does not begin with http://"));
     }
-    let spec = BackendSpec {
-        name: "ollama".to_owned(),
-        kind: "ollama".to_owned(),
+    let settings = ApiSettings {
         base_url: Some(endpoint.to_owned()),
         model: Some(model.to_owned()),
-        ..BackendSpec::default()
+        ..ApiSettings::default()
     };
+    let ollama = Provider::Ollama(OllamaSettings::default());
+    let spec = BackendSpec::new("ollama", BackendKind::Api(ollama, settings));
     let env = BTreeMap::new();
     let around = Surroundings { env: &env, sandbox_start: None, slots: None, clock: &Clock::Host };
     let plan = match EndpointPlan::of(&spec, &around) {

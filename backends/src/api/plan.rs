@@ -12,13 +12,15 @@ use jiff::tz::TimeZone;
 use reqwest::Url;
 use runner_engine::time::Clock;
 
-use super::shape::{Dialect, KINDS, Structured};
+use super::shape::Dialect;
 use crate::agent::refusal_text::LocalClock;
-use crate::child::Patience;
 use crate::credentials::{self, why_not};
 use crate::error::BackendError;
-use crate::registry::{BackendSpec, Surroundings, at_home, given};
+use crate::registry::{Surroundings, given};
 use crate::request::{Request, RequestLimits};
+use crate::spec::{
+    ApiSettings, BackendKind, BackendSpec, OpenaiApi, Provider, Structured, at_home,
+};
 
 /// The settings for calling an endpoint. They are the same for every request.
 #[derive(Clone)]
@@ -39,41 +41,22 @@ pub(crate) struct EndpointPlan {
     pub no_key: Option<String>,
     /// The part of the environment that the endpoint uses: keys, proxies and certificates.
     pub env: BTreeMap<String, String>,
-    pub ca_file: Option<PathBuf>,
-    pub patience: Patience,
-    pub output_cap: Option<usize>,
-    pub max_output_tokens: Option<u64>,
+    /// The settings, for what the other fields do not contain.
+    pub settings: ApiSettings,
     /// The configured context window in tokens. Ollama uses `num_ctx` instead.
     pub context_window: Option<u64>,
+    pub ca_file: Option<PathBuf>,
     pub structured: Structured,
     pub num_ctx: Option<u64>,
     pub keep_alive: Option<String>,
     pub clock: Clock,
 }
 
-/// Returns the variable that usually contains the provider's key.
-pub(crate) fn usual_key(kind: &str) -> Option<&'static str> {
-    match kind {
-        "anthropic" => Some("ANTHROPIC_API_KEY"),
-        "openai" => Some("OPENAI_API_KEY"),
-        _ => None,
-    }
-}
-
-fn usual_base(kind: &str) -> &'static str {
-    match kind {
-        "anthropic" => "https://api.anthropic.com",
-        "openai" => "https://api.openai.com/v1",
-        _ => "http://127.0.0.1:11434",
-    }
-}
-
-/// Returns the variable whose value is sent as the key, if any.
-pub(crate) fn key_name(spec: &BackendSpec) -> Option<&str> {
-    match (&spec.key, &spec.base_url) {
-        (Some(name), _) => Some(name),
-        (None, None) => usual_key(&spec.kind),
-        (None, Some(_)) => None,
+fn usual_base(provider: &Provider) -> &'static str {
+    match provider {
+        Provider::Anthropic(_) => "https://api.anthropic.com",
+        Provider::Openai(_) => "https://api.openai.com/v1",
+        Provider::Ollama(_) => "http://127.0.0.1:11434",
     }
 }
 
@@ -86,52 +69,43 @@ impl EndpointPlan {
     pub fn of(spec: &BackendSpec, around: &Surroundings<'_>) -> Result<Self, BackendError> {
         let rejected =
             |why: String| BackendError::Rejected { why: format!("backend {:?}: {why}", spec.name) };
-        let kind = KINDS.into_iter().find(|kind| *kind == spec.kind);
-        let kind = kind.ok_or_else(|| rejected(format!("{:?} is not an API", spec.kind)))?;
-        let dialect = match (kind, spec.api.as_deref()) {
-            ("anthropic", _) => Dialect::Messages,
-            ("ollama", _) => Dialect::Ollama,
-            (_, None | Some("chat")) => Dialect::Chat,
-            (_, Some("responses")) => Dialect::Responses,
-            (_, Some(other)) => {
-                return Err(rejected(format!("unknown api {other:?} (known: chat, responses)")));
-            }
+        let BackendKind::Api(provider, settings) = &spec.kind else {
+            return Err(rejected(format!("{:?} is not an API", spec.kind.name())));
         };
-        let text = spec.base_url.as_deref().unwrap_or(usual_base(kind));
+        let (dialect, context_window, ollama) = match provider {
+            Provider::Anthropic(own) => (Dialect::Messages, own.context_window, None),
+            Provider::Ollama(own) => (Dialect::Ollama, None, Some(own)),
+            Provider::Openai(own) => match own.api {
+                None | Some(OpenaiApi::Chat) => (Dialect::Chat, own.context_window, None),
+                Some(OpenaiApi::Responses) => (Dialect::Responses, own.context_window, None),
+            },
+        };
+        let text = settings.base_url.as_deref().unwrap_or(usual_base(provider));
         let base = base(text, dialect).map_err(|why| rejected(format!("base_url {why}")))?;
-        let model = (spec.model.clone()).filter(|model| !model.is_empty());
+        let model = (settings.model.clone()).filter(|model| !model.is_empty());
         let model = model.ok_or_else(|| {
             rejected(
                 "a model is required (`runner backends check` lists the available models)"
                     .to_owned(),
             )
         })?;
-        let structured = match (spec.structured.as_deref(), dialect) {
-            (None, Dialect::Messages) | (Some("tool"), Dialect::Messages) => Structured::Tool,
-            (None | Some("schema"), _) => Structured::Schema,
-            (Some("prompt"), _) => Structured::Prompt,
-            (Some(other), _) => {
-                let why = format!("structured = {other:?} is not supported by {kind}");
+        let structured = match (settings.structured, dialect) {
+            (None, Dialect::Messages) => Structured::Tool,
+            (None, _) => Structured::Schema,
+            (Some(Structured::Tool), Dialect::Chat | Dialect::Responses | Dialect::Ollama) => {
                 return Err(rejected(format!(
-                    "{why} (supported: schema, prompt; for anthropic also tool)"
+                    "structured = \"tool\" is not supported by {} (supported: schema, prompt)",
+                    provider.name()
                 )));
             }
+            (Some(structured), _) => structured,
         };
-        let window = match (dialect, spec.num_ctx, spec.context_window) {
-            (Dialect::Ollama, _, Some(_)) => {
-                Some("context_window is not a setting of ollama; use num_ctx")
-            }
-            (Dialect::Ollama, ..) | (_, None, _) => None,
-            (_, Some(_), _) => Some("num_ctx is a setting of ollama only; use context_window"),
-        };
-        if let Some(why) = window {
-            return Err(rejected(why.to_owned()));
-        }
-        let kept = key_name(spec).and_then(credentials::in_keyring);
+        let key_name = spec.endpoint_key();
+        let kept = key_name.and_then(credentials::in_keyring);
         if let Some(Err(why)) = kept {
             return Err(rejected(format!("key = \"keyring:…\": {why}")));
         }
-        if let Some(name) = key_name(spec)
+        if let Some(name) = key_name
             && kept.is_none()
             && !name.bytes().all(|it| matches!(it, b'A'..=b'Z' | b'0'..=b'9' | b'_'))
         {
@@ -141,7 +115,7 @@ impl EndpointPlan {
             return Err(rejected(why.to_owned()));
         }
         let (env, _) = given(spec, around)?;
-        let key = key_name(spec).map(|name| {
+        let key = key_name.map(|name| {
             let value = env.get(name).filter(|value| !value.is_empty());
             (name.to_owned(), value.cloned())
         });
@@ -154,26 +128,25 @@ impl EndpointPlan {
         }
         Ok(Self {
             name: spec.name.clone(),
-            kind,
+            kind: provider.name(),
             dialect,
-            is_first_hand: Url::parse(usual_base(kind)).is_ok_and(|own| own.host() == base.host()),
+            is_first_hand: Url::parse(usual_base(provider))
+                .is_ok_and(|own| own.host() == base.host()),
             is_loopback,
             base,
             model,
-            no_key: kept.and(key_name(spec)).map(|reference| {
+            no_key: kept.and(key_name).map(|reference| {
                 let why = around.env.get(&why_not(reference)).cloned();
                 why.unwrap_or_else(|| format!("{reference} was not looked up"))
             }),
             key,
             env,
-            ca_file: (spec.ca_file.as_deref()).map(|path| at_home(path, around.env)),
-            patience: spec.patience,
-            output_cap: spec.output_cap,
-            max_output_tokens: spec.max_output_tokens,
-            context_window: spec.context_window,
+            settings: settings.clone(),
+            context_window,
+            ca_file: (settings.ca_file.as_deref()).map(|path| at_home(path, around.env)),
             structured,
-            num_ctx: spec.num_ctx,
-            keep_alive: spec.keep_alive.clone(),
+            num_ctx: ollama.and_then(|own| own.num_ctx),
+            keep_alive: ollama.and_then(|own| own.keep_alive.clone()),
             clock: around.clock.clone(),
         })
     }
@@ -215,7 +188,7 @@ impl EndpointPlan {
         let asked = request.limits.max_output_tokens;
         // Some servers refuse a question if its longest answer would not fit into the window.
         let share = self.context_window.map(|window| (window / 4).max(1));
-        [self.max_output_tokens, share].into_iter().flatten().fold(asked, u64::min)
+        [self.settings.max_output_tokens, share].into_iter().flatten().fold(asked, u64::min)
     }
 
     /// Returns the maximum number of bytes in an answer's text. The limit allows more bytes per
@@ -223,12 +196,12 @@ impl EndpointPlan {
     pub fn most_text(&self, request: &Request) -> usize {
         let bytes = self.most_tokens(request).saturating_mul(512).max(64 * 1024);
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.output_cap.map_or(most, |cap| cap.min(most))
+        self.settings.output_cap.map_or(most, |cap| cap.min(most))
     }
 
-    /// Returns the request's deadlines, with this instance's overrides applied.
+    /// Returns the request's deadlines, with this backend's overrides applied.
     pub fn limits(&self, asked: &RequestLimits) -> RequestLimits {
-        let own = &self.patience;
+        let own = &self.settings;
         let or = |own: Option<Duration>, asked: Duration| own.unwrap_or(asked);
         RequestLimits {
             connect: or(own.connect, asked.connect),
@@ -293,16 +266,15 @@ fn base(text: &str, dialect: Dialect) -> Result<Url, String> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
-    fn plan(kind: &str, change: impl FnOnce(&mut BackendSpec)) -> Result<EndpointPlan, String> {
-        let mut spec = BackendSpec {
-            name: "mine".into(),
-            kind: kind.into(),
-            model: Some("m".into()),
-            ..BackendSpec::default()
-        };
-        change(&mut spec);
+    fn plan(kind: &str, change: impl FnOnce(&mut ApiSettings)) -> Result<EndpointPlan, String> {
+        let mut kind = BackendKind::read(kind, &mut json!({ "model": "m" })).unwrap();
+        let BackendKind::Api(_, settings) = &mut kind else { panic!("{kind:?} is not an API") };
+        change(settings);
+        let spec = BackendSpec::new("mine", kind);
         let env = ["ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OTHER"]
             .map(|name| (name.to_owned(), format!("canary-{name}")));
         let around = Surroundings {

@@ -12,25 +12,19 @@ use serde_json::json;
 use super::*;
 use crate::api::chance_tests::{TestRandom, print_line, scaled};
 use crate::api::framing::Framing;
-use crate::registry::{BackendSpec, Surroundings};
-use crate::{Request, Usage};
+use crate::registry::Surroundings;
+use crate::{BackendKind, BackendSpec, Request, Usage};
 use dialect::{COST, Dialect, Why};
 
 fn plan(dialect: Dialect) -> EndpointPlan {
     let (kind, api) = match dialect {
-        Dialect::Messages => ("anthropic", None),
-        Dialect::Chat => ("openai", None),
-        Dialect::Responses => ("openai", Some("responses".to_owned())),
-        Dialect::Ollama => ("ollama", None),
+        Dialect::Messages => ("anthropic", "chat"),
+        Dialect::Chat => ("openai", "chat"),
+        Dialect::Responses => ("openai", "responses"),
+        Dialect::Ollama => ("ollama", "chat"),
     };
-    let spec = BackendSpec {
-        name: "mine".into(),
-        kind: kind.into(),
-        model: Some("m".into()),
-        base_url: Some("http://127.0.0.1:1".into()),
-        api,
-        ..BackendSpec::default()
-    };
+    let mut table = json!({ "model": "m", "base_url": "http://127.0.0.1:1", "api": api });
+    let spec = BackendSpec::new("mine", BackendKind::read(kind, &mut table).unwrap());
     let around = Surroundings {
         env: &BTreeMap::new(),
         sandbox_start: None,

@@ -29,6 +29,7 @@ use serde_json::Value;
 use crate::agent::prompt::ProgramAnswer;
 use crate::agent::{self, AgentPlan, prompt, refusal_text};
 use crate::redact::Secrets;
+use crate::spec::ClaudeSettings;
 use crate::{Backend, BackendError, Description, Reply, Request, Sink, Stop, child};
 use stream::Transcript;
 
@@ -41,11 +42,12 @@ const SCHEMA_TURNS: u32 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Claude {
     plan: Arc<AgentPlan>,
+    settings: ClaudeSettings,
 }
 
 impl Claude {
-    pub(crate) fn new(plan: AgentPlan) -> Self {
-        Self { plan: Arc::new(plan) }
+    pub(crate) fn new(plan: AgentPlan, settings: ClaudeSettings) -> Self {
+        Self { plan: Arc::new(plan), settings }
     }
 }
 
@@ -64,7 +66,7 @@ impl Backend for Claude {
         let own = format!("{tools}, permission mode default, no project settings or hooks");
         Description {
             kind: "claude".to_owned(),
-            model: self.plan.model.clone(),
+            model: self.plan.settings.model.clone(),
             containment: self.plan.containment(&own),
             sandbox: self.plan.held.level(),
         }
@@ -83,7 +85,7 @@ impl Backend for Claude {
         self.plan.check()?;
         self.plan.prepare()?;
         let secrets = Secrets::of(&self.plan.env);
-        let spec = spec(&self.plan, request);
+        let spec = spec(&self.plan, &self.settings, request);
         let agent::Watched { spec, ended, events, remarks, heard } =
             agent::watch(spec, &self.plan, sink, cancel).await?;
         let judge = Judge { plan: &self.plan, spec: &spec, request, secrets: &secrets };
@@ -92,7 +94,7 @@ impl Backend for Claude {
     }
 }
 
-fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
+fn spec(plan: &AgentPlan, own: &ClaudeSettings, request: &Request) -> ChildSpec {
     let mut args: Vec<String> = [
         "-p",
         "--output-format",
@@ -126,11 +128,11 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
         (true, _) => 1,
         (false, _) => TURNS,
     };
-    put("--max-turns", plan.max_turns.unwrap_or(turns).to_string());
-    if let Some(model) = &plan.model {
+    put("--max-turns", own.max_turns.unwrap_or(turns).to_string());
+    if let Some(model) = &plan.settings.model {
         put("--model", model.clone());
     }
-    if let Some(model) = &plan.fallback_model {
+    if let Some(model) = &own.fallback_model {
         put("--fallback-model", model.clone());
     }
     if let Some(schema) = &request.schema {
@@ -139,7 +141,7 @@ fn spec(plan: &AgentPlan, request: &Request) -> ChildSpec {
     if !plan.sessions {
         args.push("--no-session-persistence".to_owned());
     }
-    args.extend(plan.args.iter().cloned());
+    args.extend(plan.settings.args.iter().cloned());
     let mut env = plan.environment("CLAUDE_CONFIG_DIR");
     let first_byte = request.limits.first_byte.min(request.limits.total);
     for (name, value) in [

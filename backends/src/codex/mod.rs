@@ -75,7 +75,7 @@ impl Backend for Codex {
         let own = format!("{tools}, its own sandbox {}", sandbox(&self.plan));
         Description {
             kind: "codex".to_owned(),
-            model: self.plan.model.clone(),
+            model: self.plan.settings.model.clone(),
             containment: self.plan.containment(&own),
             sandbox: self.plan.held.level(),
         }
@@ -158,13 +158,13 @@ fn spec(plan: &AgentPlan, request: &Request, schema: Option<PathBuf>) -> ChildSp
     if !plan.sessions {
         args.push("--ephemeral".to_owned());
     }
-    if let Some(model) = &plan.model {
+    if let Some(model) = &plan.settings.model {
         args.extend(["-m".to_owned(), model.clone()]);
     }
     if let Some(path) = &schema {
         args.extend(["--output-schema".to_owned(), path.display().to_string()]);
     }
-    args.extend(plan.args.iter().cloned());
+    args.extend(plan.settings.args.iter().cloned());
     args.push("-".to_owned());
     let mut env = plan.environment("CODEX_HOME");
     // `codex exec` reads the key from its own variable.

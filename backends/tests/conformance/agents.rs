@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use runner_backends::{BackendSpec, build};
+use runner_backends::build;
+use serde_json::json;
 
-use super::{CANARY, Case, OUTPUT_CAP, Situation as S, around};
+use super::{CANARY, Case, OUTPUT_CAP, Situation as S, around, spec};
 
 /// The folder that contains the scripts.
 pub const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes");
@@ -49,17 +50,9 @@ fn agent(kind: &str, situation: S, place: &Path) -> Option<Case> {
         S::MissingProgram => "no-such-agent".to_owned(),
         _ => format!("{FAKES}/{kind}"),
     };
-    let spec = BackendSpec {
-        name: "under-test".into(),
-        kind: kind.into(),
-        program: Some(program),
-        env: names,
-        only_env: true,
-        output_cap: Some(OUTPUT_CAP),
-        ..BackendSpec::default()
-    };
+    let settings = json!({ "program": program, "env": names, "output_cap": OUTPUT_CAP });
     Some(Case {
-        backend: build(&spec, &around(&env)).unwrap(),
+        backend: build(&spec(kind, settings), &around(&env)).unwrap(),
         // The scripts return the question's rule-based answer.
         answer: |request| request.rule_answer.clone(),
         calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),

@@ -220,7 +220,7 @@ fn each_behaviour_has_the_expected_outcome() {
                 "openai" => format!("{}/v1", server.url()),
                 _ => server.url(),
             };
-            let backend = apis::backend(kind, &base, |spec| spec.api = api);
+            let backend = apis::backend(kind, &base, json!({ "api": api }));
             let request = question(Some(behaviour));
             forget_peak();
             let before = peak();
@@ -269,7 +269,7 @@ fn failed_connection_is_not_reused() {
             content-type: application/json\r\ncontent-length: 14\r\n\r\n{\"planted\": 1}";
         talk.send(bad);
     });
-    let backend = apis::backend("openai", &server.url(), |_| {});
+    let backend = apis::backend("openai", &server.url(), json!({}));
     for _ in 0..3 {
         let (result, _) = ask(&*backend, &question(None));
         assert!(matches!(result, Err(E::Unavailable { .. })), "{result:?}");
@@ -289,7 +289,7 @@ fn cancelled_request_closes_its_connection() {
             gone.lock().unwrap().send(()).unwrap();
         });
         let (kind, api) = kind(dialect);
-        let backend = apis::backend(kind, &server.url(), |spec| spec.api = api);
+        let backend = apis::backend(kind, &server.url(), json!({ "api": api }));
         let cancel = Cancel::new().unwrap();
         let (request, mut sink) = (question(None), VecSink::default());
         let mut pulled = Duration::ZERO;

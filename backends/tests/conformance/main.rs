@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use runner_backends::{
-    Backend, BackendError, BackendSpec, Builtin, NullSink, OwnedEvent, Phase, Reply, Request,
-    RequestLimits, Scripted, Source, Step, Stop, Surroundings, Usage, VecSink, build,
+    Backend, BackendError, BackendKind, BackendSpec, Builtin, NullSink, OwnedEvent, Phase, Reply,
+    Request, RequestLimits, Scripted, Source, Step, Stop, Surroundings, Usage, VecSink, build,
 };
 use runner_engine::outcome::Class;
 use runner_engine::process::Cancel;
@@ -221,17 +221,11 @@ fn command(situation: Situation, place: &Path) -> Option<Case> {
         names.push("NOBODY_SET_THIS".to_owned());
     }
     let program = if situation == S::MissingProgram { "no-such-agent" } else { "sh" };
-    let spec = BackendSpec {
-        name: "under-test".into(),
-        kind: "command".into(),
-        program: Some(program.into()),
-        args: vec![script.to_str().unwrap().into()],
-        env: names,
-        output_cap: Some(OUTPUT_CAP),
-        ..BackendSpec::default()
-    };
+    let settings = json!({
+        "program": program, "args": [script], "env": names, "output_cap": OUTPUT_CAP,
+    });
     Some(Case {
-        backend: build(&spec, &around(&env)).unwrap(),
+        backend: build(&spec("command", settings), &around(&env)).unwrap(),
         // The scripts return the request itself as the answer.
         answer: |request| serde_json::to_value(request).unwrap(),
         calls: Box::new(move || fs::read_to_string(&calls).map_or(0, |text| text.lines().count())),
@@ -483,6 +477,11 @@ fn descriptions_state_the_containment() {
         described.insert(description.kind);
     });
     assert_eq!(described, IMPLEMENTATIONS.map(|(name, _)| name.to_owned()).into());
+}
+
+/// Returns a backend of the type `kind` with these settings.
+fn spec(kind: &str, mut settings: Value) -> BackendSpec {
+    BackendSpec::new("under-test", BackendKind::read(kind, &mut settings).unwrap())
 }
 
 fn around(env: &BTreeMap<String, String>) -> Surroundings<'_> {

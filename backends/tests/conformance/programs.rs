@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use runner_backends::{Backend, BackendSpec, NullSink, Request, VecSink, build};
+use runner_backends::{Backend, NullSink, Request, VecSink, build};
 use runner_engine::process::Cancel;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Situation as S, around, ask, block_on, command, place, request};
+use super::{Situation as S, around, ask, block_on, command, place, request, spec};
 
 #[test]
 fn run_folder_has_no_stale_answer() {
@@ -46,26 +46,20 @@ fn prose_is_accepted_without_a_schema() {
 }
 
 /// Builds a command backend without the additional settings of the suite.
-fn program(place: &Path, script: &str, change: impl FnOnce(&mut BackendSpec)) -> Arc<dyn Backend> {
+fn program(place: &Path, script: &str, more: Value) -> Arc<dyn Backend> {
     let file = place.join("agent.sh");
     fs::write(&file, script).unwrap();
-    let mut spec = BackendSpec {
-        name: "program".into(),
-        kind: "command".into(),
-        program: Some("/bin/sh".into()),
-        args: vec![file.to_str().unwrap().into()],
-        ..BackendSpec::default()
-    };
-    change(&mut spec);
+    let mut settings = json!({ "program": "/bin/sh", "args": [file] });
+    settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let env = [("PATH", "/usr/bin:/bin"), ("NAMED", "given"), ("OTHER", "kept back")];
     let env = env.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    build(&spec, &around(&env.into())).unwrap()
+    build(&spec("command", settings), &around(&env.into())).unwrap()
 }
 
 #[test]
 fn quiet_program_has_only_its_total_deadline() {
     let (place, run_dir) = place();
-    let backend = program(place.path(), "sleep 0.3; echo '[1]'", |spec| spec.quiet = true);
+    let backend = program(place.path(), "sleep 0.3; echo '[1]'", json!({ "quiet": true }));
     let mut request = request(S::Good, &run_dir, 1);
     request.limits.first_byte = Duration::from_millis(50);
     let cancel = Cancel::new().unwrap();
@@ -77,7 +71,7 @@ fn quiet_program_has_only_its_total_deadline() {
 fn program_sees_only_default_and_named_variables() {
     let (place, run_dir) = place();
     let script = "printf '[\"%s\", \"%s\", \"%s\"]' \"$RUNNER_RUN\" \"$NAMED\" \"${OTHER-absent}\"";
-    let backend = program(place.path(), script, |spec| spec.env.push("NAMED".into()));
+    let backend = program(place.path(), script, json!({ "env": ["NAMED"] }));
     let request = request(S::Good, &run_dir, 1);
     let cancel = Cancel::new().unwrap();
     let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();
@@ -87,7 +81,7 @@ fn program_sees_only_default_and_named_variables() {
 #[test]
 fn program_needs_no_run_folder() {
     let (place, _) = place();
-    let backend = program(place.path(), "pwd >&2; cat", |_| {});
+    let backend = program(place.path(), "pwd >&2; cat", json!({}));
     let request = Request { run_dir: None, work: None, ..request(S::Good, place.path(), 1) };
     let cancel = Cancel::new().unwrap();
     let reply = block_on(backend.run(&request, &mut NullSink, &cancel)).unwrap();

@@ -9,16 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use runner_backends::{BackendError as E, BackendSpec, Phase, Reply, VecSink, build};
+use runner_backends::{BackendError as E, BackendKind, Phase, Reply, VecSink, build};
 use runner_engine::process::Cancel;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::json;
 
 use super::hostile_http::question;
 use super::http::behaviours::Behaviour as B;
 use super::http::dialect::Dialect;
 use super::http::{Server, Wire};
-use super::{CANARY, around, block_on};
+use super::{CANARY, around, block_on, spec};
 
 struct Tls(StreamOwned<ServerConnection, TcpStream>);
 
@@ -86,19 +87,17 @@ fn ask(
     let mut env: BTreeMap<String, String> =
         env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     env.insert("SECRET".into(), CANARY.into());
-    let mut spec = BackendSpec {
-        name: "under-test".into(),
-        kind: "openai".into(),
-        model: Some("m".into()),
-        base_url: Some(base.into()),
-        key: Some("SECRET".into()),
-        ca_file: ca.map(Path::to_owned),
-        ..BackendSpec::default()
-    };
-    if base.starts_with("http://") && !base.contains("127.0.0.1") && !base.contains("[::1]") {
-        spec.key = None;
+    let mut settings = json!({ "model": "m", "base_url": base });
+    if !base.starts_with("http://") || base.contains("127.0.0.1") || base.contains("[::1]") {
+        settings["key"] = "SECRET".into();
     }
-    spec.patience.connect = connect;
+    if let Some(ca) = ca {
+        settings["ca_file"] = ca.to_str().unwrap().into();
+    }
+    let mut spec = spec("openai", settings);
+    if let BackendKind::Api(_, settings) = &mut spec.kind {
+        settings.connect = connect;
+    }
     let backend = build(&spec, &around(&env))?;
     let cancel = Cancel::new().unwrap();
     let request = question(None);

@@ -102,8 +102,8 @@ impl<'a> Backend<'a> {
             let ready = ready.and_then(|backend| backend.preflight());
             Self {
                 name: &spec.name,
-                kind: &spec.kind,
-                model: spec.model.as_deref(),
+                kind: spec.kind.name(),
+                model: spec.kind.model(),
                 program: check::program(spec, around).map(|path| path.display().to_string()),
                 containment: built.ok().map(|backend| backend.describe().containment),
                 fallback: &spec.fallback,
@@ -174,13 +174,13 @@ fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failur
     let marker = env::marker()?;
     let mut findings = among(cli.env, spec, |around| check::check(spec, around, &marker));
     findings.push(state(cli.env));
-    findings.push(describe_sandbox(&spec.kind));
+    findings.push(describe_sandbox(spec));
     for finding in &mut findings {
         finding.said = plain(&finding.said);
     }
     let worst = findings.iter().find_map(|finding| finding.problem);
     let ready = worst.is_none();
-    cli.ui.show(&BackendCheck { name, kind: &spec.kind, ready, findings });
+    cli.ui.show(&BackendCheck { name, kind: spec.kind.name(), ready, findings });
     Ok(worst.map_or(Exit::Done, |class| {
         let why = String::new();
         Outcome::Failed { class, why }.exit(true)
@@ -204,14 +204,14 @@ fn state(home: &Env) -> CheckItem {
 
 /// Describes the sandbox that a run would get. The built-in backend starts no process, so it does
 /// not need a sandbox.
-fn describe_sandbox(kind: &str) -> CheckItem {
+fn describe_sandbox(spec: &BackendSpec) -> CheckItem {
     let (said, missing) = match doctor::sandbox::describe() {
         Ok(said) => (said, false),
         Err(why) => (why, true),
     };
     CheckItem {
         what: "sandbox",
-        problem: (missing && kind != "builtin").then_some(Class::Environment),
+        problem: (missing && !spec.is_builtin()).then_some(Class::Environment),
         said,
     }
 }

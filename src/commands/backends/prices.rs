@@ -72,7 +72,7 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         source: source(model),
     };
     let backends = config.backends.values().filter_map(|spec| {
-        let model = spec.model.as_deref()?;
+        let model = spec.kind.model()?;
         let name = listed.prices.name_of(model);
         let price = name.and_then(|name| Some(rates(name, listed.prices.of(name)?)));
         Some(Paid { backend: &spec.name, model, price })

@@ -127,7 +127,7 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
         .map(|account| account.level)
         .collect();
     let mut actor = edit_actor(home, here, &me, &mut store)?;
-    let admitted = AdmittedTest::admit(&mut actor, &levels, &spec.kind);
+    let admitted = AdmittedTest::admit(&mut actor, &levels, spec.kind.name());
     let test = match admitted.map_err(act_failure)? {
         Ok(test) => test,
         Err(outcome) => {
@@ -167,8 +167,8 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
     let _not_needed_any_more = fs::remove_dir_all(&folder);
     cli.ui.show(&BackendTest {
         name,
-        kind: &spec.kind,
-        model: model.or(spec.model.clone()),
+        kind: spec.kind.name(),
+        model: model.or(spec.kind.model().map(str::to_owned)),
         containment,
         text: reply.as_ref().map(|reply| shown(&reply.text)),
         usage: reply.as_ref().and_then(|reply| reply.usage),

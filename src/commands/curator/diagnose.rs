@@ -1,6 +1,7 @@
 //! `runner curator diagnose`: finds problems with the curator, each with the command that fixes it.
 
-use runner_backends::{OllamaHealth, ollama_health};
+use runner_backends::spec::Provider;
+use runner_backends::{BackendKind, OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
 use runner_text::counted;
@@ -80,12 +81,13 @@ fn at(endpoint: &str, words: &[&str]) -> String {
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else { return Vec::new() };
-    if it.configured.engine != "ollama" || spec.kind != "ollama" {
+    let BackendKind::Api(Provider::Ollama(_), settings) = &spec.kind else { return Vec::new() };
+    if it.configured.engine != "ollama" {
         return Vec::new();
     }
     let asked = [
-        ("base_url", spec.base_url.as_deref(), &it.configured.endpoint),
-        ("model", spec.model.as_deref(), &it.configured.model),
+        ("base_url", settings.base_url.as_deref(), &it.configured.endpoint),
+        ("model", settings.model.as_deref(), &it.configured.model),
     ];
     let mut found = Vec::new();
     for (key, has, wanted) in asked {

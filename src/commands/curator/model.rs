@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use runner_backends::registry::KINDS;
+use runner_backends::spec::KINDS;
 use runner_backends::{OllamaHealth, ollama_health};
 use runner_engine::process::find_program;
 use runner_engine::schedule::Trigger;

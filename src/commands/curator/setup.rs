@@ -1,6 +1,6 @@
 //! `runner curator setup`: shows or writes the settings that the curator needs.
 
-use runner_backends::registry::KINDS;
+use runner_backends::spec::KINDS;
 use runner_engine::outcome::Exit;
 use runner_engine::schedule::Trigger;
 

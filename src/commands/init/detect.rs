@@ -1,7 +1,7 @@
 //! Detects the models that this machine can use. No model is called: programs print their version,
 //! and servers list their models.
 
-use runner_backends::{BackendSpec, Surroundings, check};
+use runner_backends::{BackendKind, BackendSpec, Surroundings, check};
 use serde::Serialize;
 use serde_json::json;
 
@@ -70,12 +70,11 @@ impl Candidate {
         if self.key.is_some_and(|key| env::setting(key).is_none()) {
             return None;
         }
-        let mut settings = json!({ "type": self.kind });
+        let mut settings = json!({});
         if let Some(url) = self.base_url {
             settings["base_url"] = url.into();
         }
-        let mut spec: BackendSpec = serde_json::from_value(settings).ok()?;
-        self.name.clone_into(&mut spec.name);
+        let spec = BackendSpec::new(self.name, BackendKind::read(self.kind, &mut settings)?);
         let mut variables = env::child_environment();
         variables.extend(keyring::resolve_secrets(&spec));
         let around =

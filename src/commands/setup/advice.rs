@@ -3,6 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use runner_backends::BackendKind;
+use runner_backends::credentials::in_keyring;
+
 use crate::config;
 use crate::doctor::timers;
 use crate::env::Env;
@@ -62,18 +65,20 @@ pub(super) fn credentials(
     let file = home.credentials_file();
     let mut lines = Vec::new();
     for (name, backend) in config.iter().flat_map(|config| &config.backends) {
-        let missing: Vec<&str> = backend
-            .env
-            .iter()
-            .map(String::as_str)
-            .filter(|name| !frozen.contains_key(*name))
-            .collect();
-        lines.push(match (backend.kind.as_str(), missing.is_empty()) {
-            ("builtin", _) => format!("{name}: no key is needed"),
-            (_, true) => format!(
+        let named = backend.kind.env().unwrap_or_default().iter().map(String::as_str);
+        let named = named.chain(backend.endpoint_key());
+        let missing: Vec<&str> = named.filter(|name| !frozen.contains_key(*name)).collect();
+        let own_file = backend.kind.env_file();
+        lines.push(match (&backend.kind, missing.is_empty(), own_file) {
+            (BackendKind::Agent(..), true, None) => format!(
                 "{name}: its program keeps a login under HOME; a key in a login keychain is not available at night"
             ),
-            (_, false) => format!(
+            (_, true, None) => format!("{name}: no key is needed"),
+            (_, false, None) if missing.iter().any(|name| in_keyring(name).is_some()) => format!(
+                "{name}: the keyring may be locked at night; use a variable or a private file instead"
+            ),
+            (_, _, Some(file)) => format!("{name}: its keys are read from {}", file.display()),
+            (_, false, None) => format!(
                 "{name}: {} never saved by setup; write NAME=value lines to {} (chmod 600){}",
                 missing.join(", ") + if missing.len() == 1 { " is" } else { " are" },
                 file.display(),

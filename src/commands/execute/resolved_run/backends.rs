@@ -56,7 +56,7 @@ impl ResolvedRun<'_> {
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
             // Admission handles a rate limit of the last backend: it defers or declines the run.
-            let ready = match (ready, left.is_empty() || spec.kind == "builtin") {
+            let ready = match (ready, left.is_empty() || spec.is_builtin()) {
                 (Ok(()), false) => self.room(store, &spec.name)?,
                 (ready, _) => ready,
             };
@@ -147,7 +147,7 @@ impl ResolvedRun<'_> {
         let now = self.home.wall()?;
         let accounts = budget::of_pool(name, pool, now);
         let levels: Vec<_> = accounts.into_iter().map(|account| account.level).collect();
-        Ok(store.short_of(self.want(&spec.kind), self.spec.total, &levels, now)?)
+        Ok(store.short_of(self.want(spec.kind.name()), self.spec.total, &levels, now)?)
     }
 
     /// Computes the reservations for the first backend and its fallbacks. A fallback whose budget
@@ -188,7 +188,7 @@ pub(in super::super) fn with_passed(why: String, passed: &[String]) -> String {
 /// Returns the job's backend and its fallbacks, in the order in which they are tried.
 pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
-    let builtin = || backends.values().find(|it| it.kind == "builtin");
+    let builtin = || backends.values().find(|it| it.is_builtin());
     if spec.kind.asks() == Asks::Never
         && let Some(builtin) = builtin()
     {
@@ -200,7 +200,7 @@ pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c Back
     let mut chain: Vec<&BackendSpec> = std::iter::once(first).chain(others).collect();
     // The built-in backend can do a curator's rule-based work without a model. Work on an event has
     // no such fallback, because only the event's target may do it.
-    if spec.kind.falls_back_to_rules() && chain.iter().all(|it| it.kind != "builtin") {
+    if spec.kind.falls_back_to_rules() && chain.iter().all(|it| !it.is_builtin()) {
         chain.extend(builtin());
     }
     chain

@@ -67,17 +67,15 @@ impl ResolvedRun<'_> {
             let built = build(spec, &around);
             let ready = built.and_then(|backend| backend.preflight().map(|()| backend));
             let ready = match ready {
-                Ok(backend) if spec.kind != "builtin" => {
+                Ok(backend) if !spec.is_builtin() => {
                     self.room(store, &spec.name)?.map(|()| backend)
                 }
                 ready => ready,
             };
             match ready {
-                Ok(backend) => convened.ready.push(ReadyPanelist {
-                    backend,
-                    place,
-                    paid: spec.kind != "builtin",
-                }),
+                Ok(backend) => {
+                    convened.ready.push(ReadyPanelist { backend, place, paid: !spec.is_builtin() })
+                }
                 Err(error) => {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
                     let (runner, class) = (spec.name.clone(), error.class());
