@@ -8,17 +8,20 @@ use strsim::osa_distance;
 /// away. If several candidates are equally near, the first one is returned.
 ///
 /// An edit inserts, deletes or replaces a letter, or swaps two adjacent letters. Letter case is
-/// ignored, and `_` and `-` are considered equal.
+/// ignored, and `_` and `-` are considered equal. A word of more than 64 letters has no match.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let length = word.chars().count();
+    if !(1..=LONGEST).contains(&length) {
+        return None;
+    }
     let mut best: Option<(usize, &str)> = None;
     for candidate in candidates {
         let other = folded(candidate);
         let other_length = other.chars().count();
         let limit = allowed(length.max(other_length));
         let beaten = best.is_some_and(|(edits, _)| edits == 0);
-        if beaten || word.is_empty() || length.abs_diff(other_length) > limit {
+        if beaten || other_length > LONGEST || length.abs_diff(other_length) > limit {
             continue;
         }
         let edits = osa_distance(&word, &other);
@@ -31,21 +34,22 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     best.map(|(_, candidate)| candidate)
 }
 
-/// Returns the maximum number of edits that count as a typo in a word of `length` letters. No edits
-/// are allowed in very long words, because a comparison takes time proportional to the product of
-/// both lengths.
+/// Returns the maximum number of edits that are considered a typo in a word of `length` letters.
 fn allowed(length: usize) -> usize {
     match length {
         0..=4 => 1,
         5..=8 => 2,
-        9..=64 => 3,
-        _ => 0,
+        _ => 3,
     }
 }
 
+/// The length in letters of the longest word that is compared, because a comparison takes time
+/// proportional to the product of both lengths.
+const LONGEST: usize = 64;
+
 fn folded(word: &str) -> String {
     word.chars()
-        .take(65)
+        .take(LONGEST + 1)
         .flat_map(char::to_lowercase)
         .map(|c| if c == '_' { '-' } else { c })
         .collect()
@@ -84,6 +88,8 @@ mod tests {
         assert_eq!(nearest("a", ["b"]), None);
         assert_eq!(nearest("on", ["off", "no"]), Some("no"));
         assert_eq!(nearest("anything", []), None);
+        let long = "x".repeat(70);
+        assert_eq!(nearest(&format!("{long}a"), [format!("{long}b").as_str()]), None);
     }
 
     #[test]

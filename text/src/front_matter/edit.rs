@@ -66,12 +66,7 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
             let continued = lines
                 .peek()
                 .is_some_and(|next| next.starts_with([' ', '\t', '-']) && !next.trim().is_empty());
-            let value_of = scalar(rest);
-            let empty = matches!(rest.trim(), "" | "~" | "null" | "Null" | "NULL");
-            if continued || (value_of.is_none() && !empty) {
-                return None;
-            }
-            let comment = comment_of(rest);
+            let comment = after_value(rest).filter(|_| !continued)?;
             let head = &bare[..bare.len() - rest.len()];
             return Some(format!(
                 "{}{head} {written}{comment}{}{}",
@@ -96,14 +91,20 @@ pub fn stripped(before: &str, after: &str) -> Vec<String> {
     gone
 }
 
-/// Returns the comment after a plain or quoted value, including the space before it.
-fn comment_of(rest: &str) -> &str {
+/// Returns the text after a key's value: a comment and the space around it. Returns `None` if the
+/// value is neither empty nor a scalar.
+fn after_value(rest: &str) -> Option<&str> {
     let value = rest.trim_start();
-    let from = match value.chars().next() {
-        Some(quote @ ('"' | '\'')) => value[1..].rfind(quote).map_or(0, |at| at + 2),
-        _ => 0,
+    let length = match scalar(value) {
+        Some(inner) if value.starts_with(['"', '\'']) => inner.len() + 2,
+        Some(inner) => inner.len(),
+        None if value.is_empty() || value.starts_with('#') => return Some(rest),
+        None => {
+            let null = value.split_once(" #").map_or(value, |(before, _)| before).trim_end();
+            matches!(null, "~" | "null" | "Null" | "NULL").then_some(null.len())?
+        }
     };
-    value[from..].find(" #").map_or("", |at| value[from + at..].trim_end())
+    Some(&value[length..])
 }
 
 fn line_end(text: &str) -> &'static str {
@@ -160,6 +161,15 @@ mod tests {
             set("---\na: \"x # y\" # c\n---\n", "a", "1: 2").unwrap(),
             "---\na: \"1: 2\" # c\n---\n"
         );
+        for (before, after) in [
+            ("a: 'x' # don't change", "a: b # don't change"),
+            ("a: \"x\" # \"quoted\"", "a: b # \"quoted\""),
+            ("a: # to do", "a: b # to do"),
+            ("a: null  # to do ", "a: b  # to do "),
+        ] {
+            let new = set(&format!("---\n{before}\n---\n"), "a", "b");
+            assert_eq!(new, Some(format!("---\n{after}\n---\n")));
+        }
         assert_eq!(set("---\na:\nb: 2\n---\n", "a", "1").unwrap(), "---\na: 1\nb: 2\n---\n");
     }
 
