@@ -85,7 +85,6 @@ pub enum TelemetryEvent {
 /// A sink that writes events to the file.
 pub struct Telemetry<'a> {
     file: Option<File>,
-    written: u64,
     request: &'a str,
     backend: &'a str,
     redactor: &'a Redactor,
@@ -107,16 +106,8 @@ impl<'a> Telemetry<'a> {
         let file = open_with(&mut options, run_dir.join(FILE));
         let file =
             file.inspect_err(|error| tracing::warn!(%error, "{FILE} cannot be written")).ok();
-        let written = file.as_ref().and_then(|file| file.metadata().ok());
-        let mut telemetry = Self {
-            written: written.map_or(0, |data| data.len()),
-            file,
-            request,
-            backend,
-            redactor,
-            now: Box::new(now),
-            steps: None,
-        };
+        let mut telemetry =
+            Self { file, request, backend, redactor, now: Box::new(now), steps: None };
         telemetry.put(TelemetryEvent::Asked);
         telemetry
     }
@@ -155,11 +146,12 @@ impl<'a> Telemetry<'a> {
             serde_json::to_string(&row).map(|line| line + "\n")
         };
         let Ok(mut text) = line(what) else { return };
-        let full = self.written + text.len() as u64 > ALL_ROWS;
+        // Several attempts may write to the file at the same time.
+        let size = file.metadata().map_or(0, |data| data.len());
+        let full = size + text.len() as u64 > ALL_ROWS;
         if full {
             text = line(TelemetryEvent::Full).unwrap_or_default();
         }
-        self.written += text.len() as u64;
         // Each line is one write, so a dying process leaves only complete lines.
         let written = file.write_all(text.as_bytes());
         if let Err(error) = &written {
@@ -196,6 +188,14 @@ impl Sink for Telemetry<'_> {
     }
 }
 
+/// The latest attempt at one request.
+#[derive(Debug, Default)]
+struct OpenAttempt {
+    usage: Option<Usage>,
+    /// Whether the attempt is billed even if no usage is reported.
+    is_billed: bool,
+}
+
 /// The totals of a run's events.
 #[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize)]
 pub struct Tally {
@@ -219,35 +219,39 @@ impl Tally {
     pub fn of(run_dir: &Path) -> Option<Self> {
         let file = open_host(run_dir.join(FILE)).ok()?;
         let mut tally = Self::default();
-        let mut last: Option<Usage> = None;
-        let mut open = false;
-        let close = |tally: &mut Self, last: &mut Option<Usage>, open: bool| match last.take() {
-            Some(usage) => tally.add(usage),
-            None => tally.unstated += u64::from(open),
-        };
+        // Councillors are asked at the same time, so attempts at several requests may be open.
+        let mut open: BTreeMap<String, OpenAttempt> = BTreeMap::new();
         for line in BufReader::new(file.take(ALL_ROWS + 64 * 1024)).split(b'\n') {
             let Ok(row) = serde_json::from_slice::<TelemetryRow>(&line.ok()?) else {
                 continue;
             };
+            let attempt = open.entry(row.request).or_default();
             match row.what {
                 TelemetryEvent::Asked => {
-                    close(&mut tally, &mut last, open);
-                    open = true;
+                    tally.close(std::mem::take(attempt));
+                    attempt.is_billed = true;
                     tally.asked += 1;
                 }
-                TelemetryEvent::Usage(usage) => last = Some(usage),
+                TelemetryEvent::Usage(usage) => attempt.usage = Some(usage),
                 TelemetryEvent::ToolUse { name } => *tally.tools.entry(name).or_default() += 1,
                 TelemetryEvent::ToolResult { failed } => tally.tools_failed += u64::from(failed),
                 TelemetryEvent::Full => tally.cut = true,
-                TelemetryEvent::NotBilled => open = false,
+                TelemetryEvent::NotBilled => attempt.is_billed = false,
                 TelemetryEvent::Text { .. }
                 | TelemetryEvent::Note { .. }
                 | TelemetryEvent::Limit { .. }
                 | TelemetryEvent::Ended { .. } => {}
             }
         }
-        close(&mut tally, &mut last, open);
+        open.into_values().for_each(|attempt| tally.close(attempt));
         Some(tally)
+    }
+
+    fn close(&mut self, attempt: OpenAttempt) {
+        match attempt.usage {
+            Some(usage) => self.add(usage),
+            None => self.unstated += u64::from(attempt.is_billed),
+        }
     }
 
     fn add(&mut self, usage: Usage) {
@@ -320,6 +324,31 @@ mod tests {
         };
         assert_eq!(tally, expected);
         assert_eq!(Tally::of(&folder.path().join("absent")), None);
+    }
+
+    #[test]
+    fn attempts_at_the_same_time_are_summed_separately() {
+        let folder = tempfile::tempdir().unwrap();
+        let redactor = redactor();
+        let start = |request| {
+            Telemetry::new(folder.path(), request, "claude", &redactor, || Timestamp::UNIX_EPOCH)
+        };
+        let (mut first, mut second) = (start("r/1"), start("r/2"));
+        let usage = |tokens| Event::Usage(Usage { input_tokens: tokens, ..Usage::default() });
+        first.event(usage(5));
+        second.event(usage(7));
+        first.event(usage(11));
+        first.ended(None);
+        second.ended(None);
+        let tally = Tally::of(folder.path()).unwrap();
+        assert_eq!((tally.asked, tally.usage.input_tokens, tally.unstated), (2, 18, 0));
+        let long = "x".repeat(PER_ROW);
+        let mut floods = [start("r/3"), start("r/4"), start("r/5"), start("r/6")];
+        for _ in 0..3_000 {
+            floods.iter_mut().for_each(|flood| flood.event(Event::Text(&long)));
+        }
+        let size = std::fs::metadata(folder.path().join(FILE)).unwrap().len();
+        assert!(size < ALL_ROWS + 5_000, "{size}");
     }
 
     #[test]
