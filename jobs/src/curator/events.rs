@@ -149,7 +149,7 @@ pub struct NewEvent {
 ///
 /// # Errors
 /// Returns an error if a text field is empty or too long, the budget exceeds [`MOST`], the parent
-/// does not exist or has too little budget left, or a file operation fails.
+/// does not exist, is acknowledged or has too little budget left, or a file operation fails.
 pub fn raise(
     worker: &Worker,
     wish: NewEvent,
@@ -193,6 +193,9 @@ pub fn raise(
     };
     if let Some(parent) = parent {
         let standing = find(&load(worker)?, parent)?;
+        if standing.over {
+            return Err(EventError::Over(parent.to_owned()));
+        }
         let before = standing.left;
         let enough = before.checked_sub(event.budget).filter(|_| event.budget > 0);
         let Some(after) = enough else {

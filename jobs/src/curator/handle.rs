@@ -76,7 +76,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
                 raised += 1;
                 lines.push(format!("raised {} with {}", child.id, counted(child.budget, "call")));
             }
-            Err(error @ (EventError::Spent(_) | EventError::Bad(_))) => {
+            Err(error @ (EventError::Spent(_) | EventError::Over(_) | EventError::Bad(_))) => {
                 lines.push(format!("a further event was not raised: {error}"));
             }
             Err(error) => return Err(environment(error)),

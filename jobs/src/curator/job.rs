@@ -128,13 +128,18 @@ impl JobFile {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
         let word = value["kind"].as_str().unwrap_or_default();
-        let listed = || kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+        let listed = |kinds: &[CuratorJobKind]| {
+            kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
+        };
         match CuratorJobKind::of(word) {
-            None => return Err(format!("there is no kind {word:?} (known kinds: {})", listed())),
+            None => {
+                let known = listed(&CuratorJobKind::ALL);
+                return Err(format!("there is no kind {word:?} (known kinds: {known})"));
+            }
             Some(kind) if !kinds.contains(&kind) => {
                 return Err(format!(
                     "the kind {word:?} is not among those enabled in [curator] ({})",
-                    listed()
+                    listed(kinds)
                 ));
             }
             Some(_) => {}

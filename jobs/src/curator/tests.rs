@@ -258,6 +258,7 @@ fn invalid_job_files_move_to_failed() {
             "{{\"id\":\"{id}\",\"kind\":\"{kind}\",\"created_at\":\"2026-01-02T03:04:05Z\"{more}}}"
         )
     };
+    let token = format!("ghp_{}", "aB3".repeat(12));
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
         ("noise", b"\x00\xffnot json".to_vec(), "not JSON"),
         ("half", b"{\"id\": \"20260".to_vec(), "not JSON"),
@@ -265,8 +266,9 @@ fn invalid_job_files_move_to_failed() {
         (
             "kind",
             text(good, "rm-rf", "").into_bytes(),
-            "there is no kind \"rm-rf\" (known kinds: lint-wiki)",
+            "there is no kind \"rm-rf\" (known kinds: lint-wiki, dream-seed, ingest-claude-session)",
         ),
+        ("secret", text(good, &token, "").into_bytes(), "there is no kind"),
         ("unlisted", text(good, "dream-seed", "").into_bytes(), "not among those"),
         ("climbs", text("../../../etc/x", "lint-wiki", "").into_bytes(), "not of the form"),
         ("other", text(good, "lint-wiki", "").into_bytes(), "not its file's name"),
@@ -291,6 +293,12 @@ fn invalid_job_files_move_to_failed() {
         let reported = &moved[&format!("{name}.json")];
         assert!(reported.contains(why), "{name}: {reported}");
         assert_eq!(fs::read(worker.path("failed").join(format!("{name}.json"))).unwrap(), bytes);
+        let reason = worker.path("failed").join(format!("{name}.reason.txt"));
+        let reason = fs::read_to_string(reason).unwrap();
+        assert!(!reason.contains(&token), "{reason}");
+        worker_status::audit(&worker, now(), std::slice::from_ref(reported)).unwrap();
+        let audit = fs::read_to_string(worker.path("logs/audit.md")).unwrap();
+        assert!(!audit.contains(&token), "{audit}");
     }
     // Entries that are not plain files.
     let (folder, worker) = place();
@@ -443,6 +451,8 @@ fn damaged_event_row_restores_no_budget() {
     assert_eq!(events::all(&worker).unwrap().1, 1);
     events::record_outcome(&worker, &event.id, "ack", "seen", now()).unwrap();
     assert!(matches!(events::spend(&worker, &event.id, now()), Err(EventError::Over(_))));
+    let child = events::raise(&worker, wish(1), Some(&event.id), now());
+    assert!(matches!(child, Err(EventError::Over(_))), "{child:?}");
     for bad in [wish(events::MOST + 1), NewEvent { source: " ".into(), ..wish(1) }] {
         assert!(matches!(events::raise(&worker, bad, None, now()), Err(EventError::Bad(_))));
     }

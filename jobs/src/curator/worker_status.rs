@@ -6,6 +6,7 @@ use std::io;
 use jiff::Timestamp;
 use runner_engine::files::write_atomic;
 use runner_engine::process_id::ProcessIdentity;
+use runner_text::redact::Redacted;
 use serde::{Deserialize, Serialize};
 
 use super::queue::{Worker, append, host};
@@ -92,6 +93,9 @@ impl WorkerStatus {
     }
 }
 
+/// Maximum length of a line of the audit log, in characters.
+const LINE: usize = 2_000;
+
 /// Appends lines to the audit log.
 pub(super) fn audit(worker: &Worker, now: Timestamp, lines: &[String]) -> io::Result<()> {
     if lines.is_empty() {
@@ -104,7 +108,8 @@ pub(super) fn audit(worker: &Worker, now: Timestamp, lines: &[String]) -> io::Re
         text.push_str("# What the curator did\n\n");
     }
     for line in lines {
-        text.push_str(&format!("- {now} {}\n", line.replace(['\n', '\r'], " ")));
+        let line = Redacted::of(&line.replace(['\n', '\r'], " ")).head(LINE);
+        text.push_str(&format!("- {now} {line}\n"));
     }
     append(&path, text.as_bytes())
 }

@@ -144,7 +144,7 @@ impl<'a> Consumer<'a> {
                 Ok(job) => job,
                 Err(why) => {
                     self.list.pop_front();
-                    self.worker.reject("queue", &name, &why, now)?;
+                    let why = self.worker.reject("queue", &name, &why, now)?;
                     moved.push(MovedFile { name, to: "failed", why });
                     continue;
                 }
@@ -215,7 +215,7 @@ impl<'a> Consumer<'a> {
                 Ok(job) if self.seen.contains(&job.id) => {}
                 Ok(job) => jobs.push(job),
                 Err(why) => {
-                    self.worker.reject("queue", &name, &why, now)?;
+                    let why = self.worker.reject("queue", &name, &why, now)?;
                     moved.push(MovedFile { name, to: "failed", why });
                 }
             }

@@ -21,11 +21,15 @@ use runner_engine::digest::Digest;
 use runner_engine::file_lock::FileLock;
 use runner_engine::files::{beneath, write_atomic};
 use runner_engine::publish::RelPath;
+use runner_text::redact::Redacted;
 use serde::Serialize;
 
 use super::job::{CuratorJobKind, JobFile, LARGEST, Source};
 pub use claim::{Claim, Claimed, Consumer, NextFile};
 use files::names;
+
+/// Maximum length of the reason in a `.reason.txt` file, in characters.
+const REASON: usize = 2_000;
 pub(super) use files::{append, read, remove};
 pub use owners::IsOver;
 
@@ -219,10 +223,12 @@ impl Worker {
         remove(&self.file("processing", &format!("{}.owner", claimed.job.id)))
     }
 
-    /// Writes the reason and then moves a file to `failed/`.
-    fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<()> {
+    /// Writes the reason, which may quote the file, and then moves the file to `failed/`. Returns
+    /// the reason as it was written.
+    fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<String> {
         let stem = name.strip_suffix(".json").unwrap_or(name);
         let reason = self.file("failed", &format!("{stem}.reason.txt"));
+        let why = Redacted::of(why).head(REASON);
         write_atomic(&reason, format!("{now} {why}\n").as_bytes(), 0o644)
             .map_err(|it| it.source)?;
         let to = self.file("failed", name);
@@ -230,8 +236,8 @@ impl Worker {
             return Err(io::Error::other(format!("{} is a folder", to.display())));
         }
         match fs::rename(self.file(from, name), to) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            done => done,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(why.into_string()),
         }
     }
 }

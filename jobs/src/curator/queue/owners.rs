@@ -68,7 +68,7 @@ impl Worker {
                         tell("failed", why);
                     }
                     Err(why) => {
-                        self.reject("processing", &name, &why, now)?;
+                        let why = self.reject("processing", &name, &why, now)?;
                         tell("failed", &why);
                     }
                 }
