@@ -173,9 +173,16 @@ impl Collector {
             let subject = if tool == "Bash" { shell::subject(&target) } else { String::new() };
             self.push(Event { action, tool: tool.clone(), target, subject, ..event.clone() });
         }
-        if self.open.len() < OPEN && !id.is_empty() {
-            self.open.insert(id.to_owned(), (first, targets.len() as u64));
+        if id.is_empty() {
+            return;
         }
+        if self.open.len() == OPEN {
+            // The oldest call is the least likely to still get an outcome.
+            let oldest =
+                self.open.iter().min_by_key(|(_, place)| place.0).map(|(id, _)| id.clone());
+            oldest.map(|id| self.open.remove(&id));
+        }
+        self.open.insert(id.to_owned(), (first, targets.len() as u64));
     }
 
     fn outcome(&mut self, id: &str, failed: bool, text: &str) {
