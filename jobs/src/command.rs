@@ -126,13 +126,15 @@ fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     Err(failure(&facts))
 }
 
-/// Records a failure. Errors without a class, such as the error from a cancelled run, are not
+/// Records a failure. An error that is not a failure, such as the error from a cancelled run, is not
 /// recorded.
 fn note_failure(recording: &InputRecording, input: &str, question: &str, error: &JobError) {
-    if let JobError::Failed { class, why } = error {
-        let facts = json!({ "class": class, "why": why });
-        recording.note(input, question, facts, None);
-    }
+    let class = match error {
+        JobError::Failed { class, .. } => *class,
+        JobError::Io { .. } => Class::Environment,
+        _ => return,
+    };
+    recording.note(input, question, json!({ "class": class, "why": error.whole() }), None);
 }
 
 fn failure(facts: &Value) -> JobError {
