@@ -15,6 +15,7 @@ use runner_engine::process::{
 use serde::Serialize;
 
 use crate::agent::AgentPlan;
+pub use crate::api::probe::ListedModel;
 use crate::api::{plan, probe};
 use crate::registry::{Surroundings, agent_plan, build};
 use crate::{BackendError, BackendKind, BackendSpec, child, credentials};
@@ -26,7 +27,7 @@ const VERSION: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CheckItem {
     /// The name of the item: `program`, `version`, `login`, `state`, `settings`, `endpoint`, `key`,
-    /// `model`.
+    /// `model`, `window`.
     pub what: &'static str,
     /// The finding, as text.
     pub said: String,
@@ -150,7 +151,36 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
         ),
         Ok(()) => CheckItem::good("model", plan.model.clone()),
     });
+    findings.extend(window(&plan, &found));
     findings
+}
+
+/// Compares the configured context window with the one that the server reports. Returns `None` if
+/// they agree or the server reports none.
+fn window(plan: &plan::EndpointPlan, found: &probe::Endpoint) -> Option<CheckItem> {
+    let listed = found.models.iter().flatten().find(|it| probe::is_model(plan, &it.name))?;
+    let window = listed.window?;
+    let setting = format!("backends.{}.context_window", plan.name);
+    match plan.context_window {
+        Some(set) if set > window => {
+            let why = format!("{setting} is {set}, but the server's window is {window} tokens");
+            Some(CheckItem::of("window", &BackendError::Rejected { why }))
+        }
+        None if window < crate::WINDOW => Some(CheckItem::good(
+            "window",
+            format!("{window} tokens, as the server reports; set {setting} = {window}"),
+        )),
+        _ => None,
+    }
+}
+
+/// Returns the models that an API lists, or an empty list if it lists none or cannot be reached.
+pub fn models(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<ListedModel> {
+    let mut named = spec.clone();
+    named.kind.set_model("none".to_owned());
+    let plan = plan::EndpointPlan::of(&named, around);
+    let found = plan.ok().and_then(|plan| probe::find(&plan).ok());
+    found.and_then(|found| found.models).unwrap_or_default()
 }
 
 fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {

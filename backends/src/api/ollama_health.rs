@@ -84,9 +84,12 @@ async fn ask(plan: &EndpointPlan, client: &Client) -> Result<OllamaHealth, Ollam
     let body = get(plan, client, Dialect::Ollama.models()).await?;
     let models = models(Dialect::Ollama, &body);
     let models = models.ok_or_else(|| stranger("its answer is not a list of models", &body))?;
-    match models.iter().any(|name| is_model(plan, name)) {
+    match models.iter().any(|listed| is_model(plan, &listed.name)) {
         true => Ok(OllamaHealth::Ready { version }),
-        false => Ok(OllamaHealth::ModelMissing { version, models }),
+        false => {
+            let models = models.into_iter().map(|listed| listed.name).collect();
+            Ok(OllamaHealth::ModelMissing { version, models })
+        }
     }
 }
 

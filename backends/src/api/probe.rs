@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use ollama_rs::models::LocalModel;
 use runner_text::nearest::nearest;
+use serde::Serialize;
 use serde_json::Value;
 
 use super::dialect::Dialect;
@@ -34,8 +35,16 @@ pub(super) const LIST: usize = 8 * 1024 * 1024;
 pub(crate) struct Endpoint {
     /// The name of the server.
     pub who: String,
-    /// The names of the models, or `None` if the endpoint does not list them.
-    pub models: Option<Vec<String>>,
+    /// The models, or `None` if the endpoint does not list them.
+    pub models: Option<Vec<ListedModel>>,
+}
+
+/// A model that an endpoint lists.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ListedModel {
+    pub name: String,
+    /// The context window in tokens, if the endpoint reports it.
+    pub window: Option<u64>,
 }
 
 /// Checks before a run whether an endpoint on this host can answer. Other hosts are not contacted.
@@ -87,14 +96,15 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
     let Some(models) = &found.models else {
         return Ok(());
     };
-    if models.iter().any(|name| is_model(plan, name)) {
+    if models.iter().any(|listed| is_model(plan, &listed.name)) {
         return Ok(());
     }
-    let near = match nearest(&plan.model, models.iter().map(String::as_str)) {
+    let near = match nearest(&plan.model, models.iter().map(|listed| listed.name.as_str())) {
         Some(near) => format!("; did you mean {near:?}?"),
         None if models.is_empty() => "; it has no models".to_owned(),
         None => {
-            let some: Vec<&str> = models.iter().take(5).map(String::as_str).collect();
+            let some: Vec<&str> =
+                models.iter().take(5).map(|listed| listed.name.as_str()).collect();
             format!("; its models include {}", some.join(", "))
         }
     };
@@ -122,7 +132,7 @@ fn found(plan: &EndpointPlan, most: Duration) -> Result<Endpoint, BackendError> 
 
 /// Returns whether a listed name is the plan's model. Ollama adds the tag `latest` to a name
 /// without a tag.
-pub(super) fn is_model(plan: &EndpointPlan, name: &str) -> bool {
+pub(crate) fn is_model(plan: &EndpointPlan, name: &str) -> bool {
     let rest = name.strip_prefix(plan.model.as_str());
     rest == Some("") || plan.dialect == Dialect::Ollama && rest == Some(":latest")
 }
@@ -209,16 +219,48 @@ fn other(plan: &EndpointPlan) -> BackendError {
     BackendError::Rejected { why }
 }
 
-pub(super) fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<String>> {
+/// Parses a list of models. vLLM, OpenRouter and llama.cpp report the context windows.
+pub(super) fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<ListedModel>> {
     #[derive(serde::Deserialize)]
     struct Tags {
         models: Vec<LocalModel>,
     }
     if dialect == Dialect::Ollama {
         let tags: Tags = serde_json::from_slice(body).ok()?;
-        return Some(tags.models.into_iter().map(|model| model.name).collect());
+        let models = tags.models.into_iter();
+        return Some(models.map(|it| ListedModel { name: it.name, window: None }).collect());
     }
     let list: Value = serde_json::from_slice(body).ok()?;
-    let models = list["data"].as_array()?.iter();
-    Some(models.filter_map(|it| it["id"].as_str()).map(str::to_owned).collect())
+    let models = list["data"].as_array()?.iter().filter_map(|it| {
+        let windows = [&it["max_model_len"], &it["context_length"], &it["meta"]["n_ctx"]];
+        let window = windows.into_iter().find_map(|window| window.as_u64().filter(|it| *it > 0));
+        Some(ListedModel { name: it["id"].as_str()?.to_owned(), window })
+    });
+    Some(models.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reported_windows_are_read() {
+        let read = |body: &str| {
+            let listed = models(Dialect::Chat, body.as_bytes()).unwrap().into_iter();
+            listed.map(|it| (it.name, it.window)).collect::<Vec<_>>()
+        };
+        // The lists of llama.cpp, vLLM and OpenRouter, shortened.
+        let llama = r#"{"models":[],"data":[{"id":"a","meta":{"n_ctx":4096,"n_ctx_train":8192}}]}"#;
+        assert_eq!(read(llama), [("a".to_owned(), Some(4096))]);
+        let vllm = r#"{"object":"list","data":[{"id":"b","max_model_len":32768}]}"#;
+        assert_eq!(read(vllm), [("b".to_owned(), Some(32768))]);
+        let router = r#"{"data":[{"id":"c","context_length":131072},{"id":"d"},{"name":"no id"}]}"#;
+        assert_eq!(read(router), [("c".to_owned(), Some(131_072)), ("d".to_owned(), None)]);
+        for odd in
+            [r#"{"data":[{"id":"e","max_model_len":0}]}"#, r#"{"data":[{"id":"e","meta":7}]}"#]
+        {
+            assert_eq!(read(odd), [("e".to_owned(), None)]);
+        }
+        assert_eq!(models(Dialect::Chat, b"{}"), None);
+    }
 }

@@ -14,6 +14,9 @@ use crate::project::LoadedProject;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, Ui, show};
 
+/// Maximum number of listed models of an API that are shown.
+const SHOWN: usize = 10;
+
 /// The sample note, which a dream pass classifies.
 const SAMPLE: &str = "# Try runner for a week\n\n\
     Maybe write each idea into its own file in ideas/ and read the proposals in the morning.\n\
@@ -29,16 +32,10 @@ pub(super) fn ask(
     let mut changes = Vec::new();
     let mut set = |key: String, value: String| changes.push(SettingChange::Set(key, value));
     if let Some((backend, model)) = backend(ui, found) {
-        let table = format!("backends.{}", backend.name);
-        set(format!("{table}.type"), backend.kind.to_owned());
-        if let Some(url) = backend.base_url {
-            set(format!("{table}.base_url"), url.to_owned());
+        for (key, value) in backend.settings(model.as_deref()) {
+            set(key, value);
         }
-        if let Some(model) = model {
-            set(format!("{table}.model"), format!("{model:?}"));
-        }
-        set(format!("{table}.fallback"), "[\"builtin\"]".to_owned());
-        set("jobs.dream.backend".to_owned(), backend.name.to_owned());
+        set(format!("backends.{}.fallback", backend.name), "[\"builtin\"]".to_owned());
     }
     let night = &project.config.night;
     let at = night.at.strftime("%H:%M").to_string();
@@ -88,10 +85,22 @@ fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Optio
         text.parse().is_ok_and(|number: usize| (1..=none).contains(&number))
     });
     let chosen = found.get(number.parse::<usize>().ok()?.checked_sub(1)?)?;
-    let model = chosen.needs_model().then(|| {
-        ask_until(ui, "Name of the model (as the server lists it):", "", |text| !text.is_empty())
+    if !chosen.needs_model() {
+        return Some((chosen, None));
+    }
+    let models = &chosen.models;
+    for listed in models.iter().take(SHOWN) {
+        show::notice(&format!("  {}", listed.name));
+    }
+    if models.len() > SHOWN {
+        show::notice(&format!("  and {} more", models.len() - SHOWN));
+    }
+    let first = models.first().map_or("", |listed| listed.name.as_str());
+    let model = ask_until(ui, "Name of the model:", first, |text| {
+        !text.is_empty() && (models.is_empty() || models.iter().any(|listed| listed.name == text))
     });
-    Some((chosen, model))
+    // At the end of the input, no model has been named.
+    (!model.is_empty()).then_some((chosen, Some(model)))
 }
 
 /// Offers to write a sample note if there are no notes.

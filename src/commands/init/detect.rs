@@ -1,7 +1,8 @@
 //! Detects the models that this machine can use. No model is called: programs print their version,
 //! and servers list their models.
 
-use runner_backends::{BackendKind, BackendSpec, Surroundings, check};
+use runner_backends::check::{self, ListedModel};
+use runner_backends::{BackendKind, BackendSpec, Surroundings};
 use serde::Serialize;
 use serde_json::json;
 
@@ -50,12 +51,31 @@ pub(super) struct DetectedBackend {
     pub(super) base_url: Option<&'static str>,
     /// The result of the check.
     pub(super) about: String,
+    /// The models that the API lists. Agents have their own default model.
+    pub(super) models: Vec<ListedModel>,
 }
 
 impl DetectedBackend {
     /// Returns whether a setting must name the model. Agents have their own default model.
     pub(super) fn needs_model(&self) -> bool {
         !matches!(self.kind, "claude" | "codex")
+    }
+
+    /// Returns the settings, as keys and TOML values, with which dream passes use this backend.
+    pub(super) fn settings(&self, model: Option<&str>) -> Vec<(String, String)> {
+        let mut settings = vec![("type", self.kind.to_owned())];
+        settings.extend(self.base_url.map(|url| ("base_url", url.to_owned())));
+        let listed = self.models.iter().find(|it| Some(it.name.as_str()) == model);
+        settings.extend(model.map(|name| ("model", format!("{name:?}"))));
+        // Runner chooses the window of each request to Ollama.
+        let window = listed.and_then(|it| it.window).filter(|_| self.kind != "ollama");
+        settings.extend(window.map(|window| ("context_window", window.to_string())));
+        let name = self.name;
+        let settings = settings.into_iter();
+        let mut all: Vec<_> =
+            settings.map(|(key, value)| (format!("backends.{name}.{key}"), value)).collect();
+        all.push(("jobs.dream.backend".to_owned(), name.to_owned()));
+        all
     }
 }
 
@@ -90,6 +110,44 @@ impl Candidate {
             kind: self.kind,
             base_url: self.base_url,
             about: about.map_or_else(String::new, |it| it.said.clone()),
+            models: check::models(&spec, &around),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_of_a_server_are_complete() {
+        let listed = ListedModel { name: "small.gguf".to_owned(), window: Some(4096) };
+        let mut server = DetectedBackend {
+            name: "llamacpp",
+            kind: "openai",
+            base_url: Some("http://127.0.0.1:8080/v1"),
+            about: String::new(),
+            models: vec![listed],
+        };
+        let texts = |of: &DetectedBackend, model| -> Vec<String> {
+            let settings = of.settings(model).into_iter();
+            settings.map(|(key, value)| format!("{key}={value}")).collect()
+        };
+        assert_eq!(
+            texts(&server, Some("small.gguf")),
+            [
+                "backends.llamacpp.type=openai",
+                "backends.llamacpp.base_url=http://127.0.0.1:8080/v1",
+                "backends.llamacpp.model=\"small.gguf\"",
+                "backends.llamacpp.context_window=4096",
+                "jobs.dream.backend=llamacpp",
+            ]
+        );
+        assert!(!texts(&server, Some("other")).iter().any(|it| it.contains("context_window")));
+        (server.name, server.kind, server.base_url) = ("claude", "claude", None);
+        assert_eq!(
+            texts(&server, None),
+            ["backends.claude.type=claude", "jobs.dream.backend=claude"]
+        );
     }
 }

@@ -11,6 +11,7 @@ use super::detect::DetectedBackend;
 use crate::budget;
 use crate::env::Env;
 use crate::project::LoadedProject;
+use crate::setup::plan::shown;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -96,10 +97,7 @@ impl InitSummary {
             }
             ("builtin", names) => vec![
                 format!("builtin, which answers by rule; found: {}", names.join(", ")),
-                format!(
-                    "to use {0}: runner config set backends.{0}.type {1} jobs.dream.backend {0}",
-                    names[0], self.found[0].kind
-                ),
+                format!("to use {}: {}", names[0], command(&self.found[0])),
             ],
             (backend, _) => vec![backend.to_owned()],
         };
@@ -154,4 +152,14 @@ impl View for InitSummary {
             .collect();
         ui.info(show::table(&next).trim_end());
     }
+}
+
+/// Returns the command that makes dream passes use a backend.
+fn command(found: &DetectedBackend) -> String {
+    let first = found.models.first().map(|listed| listed.name.as_str());
+    let model = found.needs_model().then(|| first.unwrap_or("MODEL"));
+    let settings = found.settings(model);
+    let words = ["runner", "config", "set"].map(str::to_owned).into_iter();
+    let words = words.chain(settings.into_iter().flat_map(|(key, value)| [key, value]));
+    shown(&words.collect::<Vec<_>>())
 }
