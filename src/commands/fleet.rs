@@ -176,17 +176,27 @@ impl FleetName {
         let member = self.member(cli)?;
         let mut database = membership::database(&membership::settings(cli.env, &self.name)?)?;
         let rows = database.snapshot().map_err(failure)?.occurrences;
-        let own = rows.iter().filter(|row| row.state != State::Settled);
-        let own =
-            own.filter(|row| row.home == member.host || row.owner.as_ref() == Some(&member.worker));
-        let open = own.count();
+        let open = rows.iter().filter(|row| row.state != State::Settled);
+        let (offered, other): (Vec<_>, Vec<_>) = open.partition(|row| row.home == member.host);
+        let claimed = other.iter().filter(|row| row.owner.as_ref() == Some(&member.worker));
+        let open = offered.len() + claimed.count();
         if open > 0 {
             let open = show::count(open as u64, "open run");
-            return Err(Failure::later(format!("{} still has {open} in the fleet", member.host))
-                .hint(format!(
-                    "runner fleet drain {0}, and later runner fleet leave {0}",
-                    self.name
-                )));
+            let later =
+                format!("runner fleet drain {0}, and later runner fleet leave {0}", self.name);
+            // A draining host takes no runs, but its own jobs continue to offer them.
+            let hint = match offered.first() {
+                Some(row) => {
+                    format!(
+                        "runner config unset jobs.{}.fleet for each shared job; {later}",
+                        row.job
+                    )
+                }
+                None => later,
+            };
+            return Err(
+                Failure::later(format!("{} still has {open} in the fleet", member.host)).hint(hint)
+            );
         }
         database.set_host_state(&member.host, HostState::Left).map_err(failure)?;
         member.remove(cli.env)?;
