@@ -1,5 +1,5 @@
-//! Makes every attempt from inside a real child while a person commits, configures, switches
-//! branches and edits on the host. Observed from outside, no attempt may have an effect.
+//! Makes the attempts inside a real child while a person commits, configures, switches branches and
+//! edits on the host. Observed from outside, no attempt may have an effect.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,14 +12,14 @@ use crate::attempts::{Attempt, all, script};
 use crate::fixture::{Fixture, is_open, print_line, scaled_from, skip};
 use crate::{CommandOutput, Level, levels};
 
-/// Number of attempts that one child makes.
+/// Maximum number of attempts that one child makes.
 const TOGETHER: usize = 120;
-/// Number of children that make one attempt each in the same project.
+/// Maximum number of children that make one attempt each in the same project.
 const CHILDREN: usize = 12;
 /// The share of the attempts that an ordinary test run makes.
 const ORDINARY: f64 = 0.1;
 
-/// Number of commits that the person made during all runs.
+/// Number of commits that the person has made since the last printed result.
 static PERSON: AtomicUsize = AtomicUsize::new(0);
 
 /// Files that nobody may change during a run.
@@ -141,10 +141,11 @@ fn marked(fixture: &Fixture) -> Vec<String> {
                 false => Vec::new(),
             };
             let text = String::from_utf8_lossy(&text);
-            let reflog = path.components().any(|part| part.as_os_str() == "runner");
+            // References that runner keeps for the person may have any name.
+            let kept = ["project/.git/refs/runner", "project/.git/logs/refs/runner"];
+            let kept = kept.iter().any(|folder| path.starts_with(root.join(folder)));
             let name = entry.file_name().to_string_lossy().into_owned();
-            // Values that runner keeps for the person may have any name.
-            if !reflog
+            if !kept
                 && (name.to_lowercase().contains("evil")
                     || link.contains("evil")
                     || text.contains("EVIL"))
@@ -202,7 +203,7 @@ fn trial(level: Level, network: bool, groups: &[Vec<&Attempt>]) -> Vec<String> {
 }
 
 /// Runs a child that makes the attempts while a person works. Returns the number of the person's
-/// commits.
+/// commits and the output.
 fn child(fixture: &Fixture, level: Level, attempts: &[&Attempt]) -> (usize, CommandOutput) {
     let (project, root) = (fixture.project(), fixture.root().to_owned());
     let text = script(project.to_str().unwrap(), root.to_str().unwrap(), attempts);
@@ -275,7 +276,7 @@ fn no_attempt_has_an_effect() {
     assert!(attempts.len() >= 400, "{}", attempts.len());
     // `RUNNER_TEST_ATTEMPT` selects attempts by a part of their name.
     let chosen = std::env::var("RUNNER_TEST_ATTEMPT").unwrap_or_default();
-    // An ordinary test run takes every n-th attempt.
+    // An ordinary test run makes only every n-th attempt.
     let wanted = scaled_from(attempts.len(), ORDINARY).min(attempts.len());
     let step = attempts.len().div_ceil(wanted);
     let user = rustix::process::getuid().as_raw();
@@ -367,4 +368,22 @@ fn attempts_have_effects_without_a_sandbox() {
         some.len()
     ));
     assert!(effective * 2 > some.len(), "{effective} of {}", some.len());
+}
+
+#[test]
+fn marks_are_found_in_every_folder() {
+    let fixture = build();
+    assert_eq!(marked(&fixture), [""; 0]);
+    for path in ["config/runner/config.toml", "state/runner/evil", "project/.git/config"] {
+        let path = fixture.root().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let before = fs::read(&path).unwrap_or_default();
+        fs::write(&path, "# EVIL\n").unwrap();
+        let found = marked(&fixture);
+        assert!(found.iter().any(|it| it.contains(path.to_str().unwrap())), "{found:?}");
+        fs::write(&path, before).unwrap();
+        if path.ends_with("evil") {
+            fs::remove_file(&path).unwrap();
+        }
+    }
 }
