@@ -1,4 +1,5 @@
-//! Creates one bead for each packet with `bd`, if `bd` is installed.
+//! Creates one bead with `bd`, if `bd` is installed, for each packet that is written to the work
+//! file.
 //!
 //! `bd` runs inside the run's sandbox with a short time limit, and its failures only degrade the
 //! report. `bd` is never called for a packet that already has a bead.
@@ -21,8 +22,8 @@ pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     ctx.programs.find(Path::new(PROGRAM), ctx.files.root())
 }
 
-/// Creates a bead for each packet that has none, and stops at the first failure. Returns the number
-/// of beads created, and the failure, if any.
+/// Creates a bead for each packet that has none and is written to the work file, and stops at the
+/// first failure. Returns the number of beads created, and the failure, if any.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let mut made = 0;
     let wanted =
@@ -67,7 +68,7 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
     if !ended.is_success() {
         let words = String::from_utf8_lossy(&ended.stderr);
         let words = words.split_whitespace().take(30).collect::<Vec<_>>().join(" ");
-        return Err(format!("bd refused: {words}"));
+        return Err(format!("bd failed: {words}"));
     }
     let said: Value = serde_json::from_slice(&ended.stdout)
         .map_err(|error| format!("bd's answer is not JSON: {error}"))?;

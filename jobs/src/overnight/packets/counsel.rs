@@ -1,8 +1,8 @@
 //! Applies the councillors' answers to the packets. Support raises a packet's score, a different
 //! recommendation becomes one new packet, and the wildcard comes last.
 //!
-//! A file or commit mentioned by a councillor counts only if it exists. A wildcard is never the
-//! first packet.
+//! A file or commit that a councillor mentions counts as evidence only if it exists. A wildcard is
+//! never the first packet.
 
 use super::{Candidate, MOST, Packet, PacketSources, dedup_key, id_of};
 use crate::dream::proposal::clean;
@@ -56,7 +56,7 @@ impl PacketSources<'_> {
         let score = self.ground(&mut packet, action, said.collect());
         Some(Candidate {
             packet,
-            // A single councillor's recommendation is only a proposal and ranks lower. Each
+            // The recommendation of a single councillor is only a proposal and ranks lower. Each
             // additional councillor raises the score.
             score: score - 3.0 + VOICE * (synthesis.agreement.voices as f64 - 1.0),
             timestamp: String::new(),

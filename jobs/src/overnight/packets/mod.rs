@@ -37,7 +37,8 @@ use queue::Pinned;
 
 /// Maximum number of packets for one morning.
 pub const MOST: usize = 10;
-/// Maximum number of evidence lines, and maximum number of files, in one packet.
+/// Maximum number of evidence lines, and maximum number of files, in one packet. The files named in
+/// a pinned item's markers are not limited.
 const LINES: usize = 6;
 
 /// Score that a packet gains if it contains every word of the goal. It exceeds two levels of
@@ -152,19 +153,22 @@ impl PacketSources<'_> {
                 slug(&packet.title),
                 packet.id
             );
-            packet.morning_command = self
-                .command
-                .replace("{prompt}", &quoted(&format!("Read {path} and begin: {}", packet.title)))
-                .replace("{packet}", &quoted(&path))
-                .replace("{title}", &quoted(&packet.title))
-                .replace("{id}", &quoted(&packet.id));
+            packet.morning_command = fill(
+                self.command,
+                &[
+                    ("{prompt}", &format!("Read {path} and begin: {}", packet.title)),
+                    ("{packet}", &path),
+                    ("{title}", &packet.title),
+                    ("{id}", &packet.id),
+                ],
+            );
             packet.artifact_path = Some(path);
         }
         packets
     }
 
     /// Returns whether the item is free and every required item is finished. A required item that
-    /// is not in the work file counts as finished.
+    /// is not in the work file is treated as finished.
     fn is_ready(&self, item: &WorkItem) -> bool {
         let done = |title: &String| {
             let mut all = self.corpus.work.items.iter();
@@ -404,7 +408,7 @@ impl PacketSources<'_> {
 }
 
 /// Describes why a packet is listed: its severity and origin, and anything that lowers its rank.
-/// `other` is the other repository that the packet belongs to, if any.
+/// `other` is the repository that the work belongs to, if it is not the project's.
 fn why_now(packet: &Packet, epic: Option<&str>, other: Option<&str>) -> String {
     let from = epic.unwrap_or("the work file");
     let mut why = format!("{} {} from {from}, not claimed yet", packet.severity, packet.kind);
@@ -439,6 +443,28 @@ fn is_packet_id(id: &str) -> bool {
 }
 
 /// Quotes a string as one word of a shell command.
+/// Replaces each placeholder with its value, quoted for the shell. A placeholder inside a value is
+/// not replaced, because its quotes would end those of the value.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut out = String::new();
+    let mut rest = template;
+    while let Some(at) = rest.find('{') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        match values.iter().find(|(name, _)| rest.starts_with(name)) {
+            Some((name, value)) => {
+                out.push_str(&quoted(value));
+                rest = &rest[name.len()..];
+            }
+            None => {
+                out.push('{');
+                rest = &rest[1..];
+            }
+        }
+    }
+    out + rest
+}
+
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
@@ -489,4 +515,18 @@ pub fn markdown(index: &PacketIndex) -> String {
         out.push_str(&format!("\n{}\n", code(&packet.morning_command)));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_inside_values_stay_quoted() {
+        let values = [("{prompt}", "begin: {title}; touch x #"), ("{title}", "it's {id}")];
+        assert_eq!(
+            fill("claude {prompt} {other} {title} {", &values),
+            r"claude 'begin: {title}; touch x #' {other} 'it'\''s {id}' {"
+        );
+    }
 }

@@ -1,4 +1,4 @@
-//! The pinned queue: a markdown list of the items that an operator wants first.
+//! The pinned queue: a Markdown list of the items that an operator wants first.
 //!
 //! A `-` or `*` bullet is an item. The lines that follow it, up to a blank line, a heading or the
 //! next bullet, are its description. The markers `[file: p]` and `[severity: high]` are parsed and
@@ -92,8 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queue_items_and_tags_are_parsed() {
-        let text = "# Tonight\n<!-- one line -->\nprose is none\n\n- Fix the retry [file: src/net.rs] [severity: High] now [owner: me]\n  it gives up\n  too early [file: tests/net.rs]\n\n  not its text any more\n* Second\n-not one\n- [severity: low]\n";
+    fn queue_items_and_markers_are_parsed() {
+        let text = "# Tonight\n<!-- one line -->\nprose is not an item\n\n- Fix the retry [file: src/net.rs] [severity: High] now [owner: me]\n  it gives up\n  too early [file: tests/net.rs]\n\n  not its text any more\n* Second\n-not one\n- [severity: low]\n";
         let items = parse("q.md", text);
         assert_eq!(items.len(), 2, "{items:?}");
         assert_eq!(items[0].title, "Fix the retry now [owner: me]");

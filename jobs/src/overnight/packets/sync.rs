@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_are_kept_without_duplicate_items() {
+    fn sync_keeps_claims_and_adds_once() {
         let file = concat!(
             "{\"items\":[{\"title\":\"Mine\",\"type\":\"bug\",\"claim_status\":\"in_progress\"},{\"title\":\"Free\",\"type\":\"bug\",\"odd\":1.50}]}\n",
             "broken\n",
