@@ -10,8 +10,8 @@
 //!
 //! The summary is a contract between programs (version 2, and the fields of version 1 that have the
 //! same names). Only the fields that are drawn or reported are read, each separately, and a field
-//! with an unexpected type counts as missing. A problem with a summary never fails the report, and
-//! a value that is missing from the summary is not drawn.
+//! with an unexpected type is treated as missing. A problem with a summary never fails the report,
+//! and a value that is missing from the summary is not drawn.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -29,8 +29,10 @@ use crate::dream::proposal::clean;
 pub const KIND: &str = "overnight";
 /// The default output folder, for a run whose facts do not name one.
 const OUTPUT: &str = ".agents/overnight/latest";
-/// The folder that earlier nights' outputs are moved to.
-const MOVED: &str = ".agents/overnight/runs";
+/// The folder beside an output folder to which the next night moves it.
+const MOVED: &str = "runs";
+/// Maximum number of folders of one run. A folder whose name is taken gets a number.
+const NUMBERED: u32 = 9;
 /// Maximum size of a summary to read, in bytes.
 const LARGEST: u64 = 16 * 1024 * 1024;
 /// Maximum number of entries in a list, and maximum length of a string in characters.
@@ -59,7 +61,7 @@ pub struct Dreamscape {
     pub land: Vec<Point>,
     /// Why the loop ended, if the summary gives a reason.
     pub ended: Option<String>,
-    /// Degraded and failed steps.
+    /// The soft failures of the run, and its failed steps.
     pub degraded: Vec<String>,
     /// The drop in a measure that ended the loop before the iteration was committed.
     #[serde(default)]
@@ -75,7 +77,7 @@ pub struct Dreamscape {
     /// The answers of the run's councillors; `None` if no councillor was asked.
     #[serde(default)]
     pub council: Option<Council>,
-    /// The first step that the run recommends.
+    /// The first command that the run recommends.
     pub first_move: Option<String>,
     /// The morning packets, ordered by rank.
     pub packets: Vec<Packet>,
@@ -113,7 +115,7 @@ pub struct CouncillorView {
     /// The name of the councillor's backend, if the councillor did not answer.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub backend: String,
-    /// The class of the reason why it did not answer.
+    /// The class of the reason why the councillor did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub class: Option<Class>,
     #[serde(default)]
@@ -179,12 +181,14 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
     let output = fact("output_dir").unwrap_or(OUTPUT).trim_end_matches('/');
     let mut scape =
         Dreamscape { job: run.job.clone(), run: run.run.clone(), ..Dreamscape::default() };
-    let mut why = "there is no summary of it".to_owned();
+    let mut why = "there is no summary of the run".to_owned();
     let Ok(reader) = Reader::open(root, LARGEST) else {
         scape.missing = Some(why);
         return scape;
     };
-    for folder in [output.to_owned(), format!("{MOVED}/{id}")] {
+    let beside = output.rsplit_once('/').map_or(String::new(), |(parent, _)| format!("{parent}/"));
+    let numbers = (2..=NUMBERED).map(|number| format!("{beside}{MOVED}/{id}-{number}"));
+    for folder in [output.to_owned(), format!("{beside}{MOVED}/{id}")].into_iter().chain(numbers) {
         let path = format!("{folder}/summary.json");
         match reader.read(&path) {
             Ok((bytes, _)) => match serde_json::from_slice::<Value>(&bytes) {
@@ -350,7 +354,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn only_the_summary_of_the_night_becomes_figures() {
+    fn only_the_runs_own_summary_is_read() {
         let root = tempfile::tempdir().unwrap();
         let write = |below: &str, value: &Value| {
             let path = root.path().join(below);
@@ -360,7 +364,7 @@ mod tests {
         let mut run = sample::run("overnight", KIND);
         run.facts.insert("run_id".into(), Value::from("01RUN"));
         let missing = read(root.path(), &[run.clone()]);
-        assert_eq!(missing[0].missing.as_deref(), Some("there is no summary of it"));
+        assert_eq!(missing[0].missing.as_deref(), Some("there is no summary of the run"));
 
         write(".agents/overnight/latest/summary.json", &sample::summary("01OTHER"));
         assert!(read(root.path(), &[run.clone()])[0].missing.is_some());
@@ -406,6 +410,13 @@ mod tests {
         let reported = read(root.path(), &[run.clone(), again]);
         let runs: Vec<&str> = reported.iter().map(|it| it.run.as_str()).collect();
         assert_eq!(runs, ["01AGAIN"]);
+        // Another output folder is moved to the folder `runs` beside it.
+        let mut other = RunLine { run: "01ELSE".into(), ..run.clone() };
+        other.facts.insert("run_id".into(), Value::from("01ELSE"));
+        other.facts.insert("output_dir".into(), Value::from("nights/out"));
+        write("nights/runs/01ELSE-2/summary.json", &sample::summary("01ELSE"));
+        let moved = read(root.path(), &[other]).remove(0);
+        assert_eq!(moved.summary, "nights/runs/01ELSE-2/summary.json", "{moved:?}");
         // A run that never began has no summary, and none is reported as missing.
         run.started = None;
         assert!(read(root.path(), &[run]).is_empty());
