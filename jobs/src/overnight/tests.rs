@@ -61,7 +61,7 @@ fn used(name: &str, by: &str, date: Date, helped: bool) -> NodeUse {
 }
 
 #[test]
-fn promotion_needs_a_later_proof() {
+fn promotion_needs_later_proof() {
     let day = date(2026, 11, 1);
     let new = learning("date: 2026-11-01\nmaturity: provisional\n", &format!("{TEXT} {ACT}"));
     let event = learning(
@@ -143,7 +143,7 @@ fn retirement_is_only_suggested() {
 }
 
 #[test]
-fn ineffective_acceptance_is_open_again() {
+fn ineffective_acceptance_is_reopened() {
     let text = learning("date: 2020-01-01\nmaturity: provisional\n", TEXT);
     let mut corpus = corpus(&[("learnings/a.md", &text)]);
     let history = FileHistory::default();
@@ -168,7 +168,7 @@ fn ineffective_acceptance_is_open_again() {
     corpus.apply(&changes);
     all.undo(&corpus, &id).unwrap();
     assert_eq!((all.0[0].text.as_str(), open(&all)), (text.as_str(), 1));
-    // A defragmentation that does not look for stale nodes leaves the proposal open.
+    // A defragmentation without pruning leaves the proposal for a stale node open.
     let dedup = Options { prune: false, oscillation_sweep: false, ..Options::default() };
     all.update(&corpus, &[], dedup, ("r", "later"));
     assert_eq!(open(&all), 1);
@@ -177,7 +177,7 @@ fn ineffective_acceptance_is_open_again() {
 }
 
 #[test]
-fn oscillating_files_are_left_alone() {
+fn oscillating_files_are_not_removed() {
     let twin = learning("date: 2026-11-01\nmaturity: candidate\n", TEXT);
     let corpus = corpus(&[("learnings/one.md", &twin), ("learnings/two.md", &twin)]);
     let mut history = FileHistory::default();
@@ -198,7 +198,7 @@ fn oscillating_files_are_left_alone() {
 }
 
 #[test]
-fn bounded_defrag_leaves_rest_for_next_iteration() {
+fn limited_defrag_leaves_rest_for_next_iteration() {
     let same = learning("maturity: provisional\n", TEXT);
     let texts: Vec<(String, String)> =
         (0..21).map(|n| (format!("learnings/l{n:02}.md"), same.clone())).collect();
@@ -215,14 +215,14 @@ fn bounded_defrag_leaves_rest_for_next_iteration() {
 }
 
 #[test]
-fn harvest_takes_foreign_learnings_once() {
+fn harvest_adds_foreign_learnings_once() {
     let work = b"{\"source_epic\":\"e\",\"items\":[{\"title\":\"Done\",\"type\":\"t\",\"consumed_note\":\"the cache must be keyed by the digest, because names are reused\"}],\"consumed\":true}\n";
     let mut corpus = corpus(&[]);
     corpus.work = WorkFile::parse(work);
     let note = |path: &str, front: &str| NoteSource {
         path: path.to_owned(),
         text: format!(
-            "{front}# Session\n\n- not this one, it stands under no heading that says so\n\n## What we learned\n\n- locks that a dead process never releases are useless because they block everyone; use the lock of the kernel\n- short\n\n## Next\n\n- nothing of what stands under the next heading is a learning\n"
+            "{front}# Session\n\n- not this one, because it is not below a heading for learnings\n\n## What we learned\n\n- locks that a dead process never releases are useless because they block everyone; use the lock of the kernel\n- short\n\n## Next\n\n- nothing below this heading is treated as a learning\n"
         ),
     };
     let sources = Sources {
@@ -297,7 +297,30 @@ fn compile_skips_known_sources_and_user_patterns() {
 }
 
 #[test]
-fn measurements_are_deterministic_and_absent_when_empty() {
+fn compiled_patterns_are_stable_with_odd_names() {
+    let learning = |id: &str, subject: &str| {
+        let path = format!("learnings/{}.md", id.replace('"', ""));
+        let text = format!(
+            "---\nid: '{id}'\nmaturity: candidate\ncategory: '{subject}'\n---\n# About {id}\n\nA body.\n"
+        );
+        (path, text)
+    };
+    let mut files = Vec::new();
+    for number in 0..4 {
+        files.push(learning(&format!("x\"{number}"), "c"));
+        files.push(learning(&format!("y{number}"), "c++"));
+    }
+    let files: Vec<(&str, &str)> =
+        files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+    let mut corpus = corpus(&files);
+    let (compiled, changes) = compile(&corpus, TODAY);
+    assert_eq!((compiled.len(), compiled[0].subject.as_str()), (1, "c"), "{compiled:?}");
+    corpus.apply(&changes);
+    assert!(compile(&corpus, TODAY).1.is_empty(), "the sources are unchanged");
+}
+
+#[test]
+fn measurements_are_deterministic_and_unknown_when_empty() {
     let none = Uses::default();
     let empty = measure(&Corpus::default(), &none, TODAY);
     assert_eq!(empty.fitness.composite, None);

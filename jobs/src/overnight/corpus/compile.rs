@@ -1,8 +1,9 @@
 //! Compiles the learnings and findings on one subject into a pattern that lists them.
 //!
-//! A pattern lists its sources, each with its first words, and adds no statements of its own. A
-//! node written by runner is never a source. A pattern is rewritten only when its sources change. A
-//! pattern without `generated_by: runner` belongs to the user and is never changed.
+//! A pattern lists its sources, each with the beginning of its text, and adds no statements of its
+//! own. A node written by runner is never a source. A pattern is rewritten only when the set of its
+//! sources changes. A pattern without `generated_by: runner` belongs to the user and is never
+//! changed.
 
 use std::collections::BTreeMap;
 
@@ -56,16 +57,27 @@ pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
         nodes.sort_by(|a, b| a.path.cmp(&b.path));
         let path = format!("patterns/compiled-{slug}.md");
         let sources: Vec<String> = nodes.iter().map(|node| node.id.clone()).collect();
-        if let Some(there) = corpus.at(&path) {
-            let key = sources.join(", ");
-            if !there.generated || there.value("sources") == Some(key.as_str()) {
-                continue;
-            }
+        // The first of several subjects with the same file name, such as `c` and `c++`, keeps it.
+        if changes.contains_key(&path) {
+            continue;
+        }
+        if let Some(there) = corpus.at(&path)
+            && (!there.generated
+                || there.value("category") != Some(subject)
+                || there.value("sources") == Some(key_of(&sources).as_str()))
+        {
+            continue;
         }
         changes.insert(path.clone(), Some(text(subject, &slug, &nodes, date).into_bytes()));
         compiled.push(Compiled { path, subject: subject.to_owned(), sources });
     }
     (compiled, changes)
+}
+
+/// Returns the `sources` field of a pattern with these sources.
+fn key_of(ids: &[impl AsRef<str>]) -> String {
+    let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
+    ids.join(", ").replace(['"', '\\'], "")
 }
 
 fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
@@ -75,7 +87,7 @@ fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
         "---\nid: compiled-{slug}\ntype: pattern\ndate: {date}\nmaturity: provisional\nutility: 0.5\ncategory: {}\n\
          generated_by: {GENERATOR}\nsources: \"{}\"\ncompiled_from: [{}]\n---\n\n# {subject}: what was learned\n\n",
         quote(subject),
-        ids.join(", ").replace(['"', '\\'], ""),
+        key_of(&ids),
         list.join(", ")
     );
     for node in nodes {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::node::stem_of;
+use super::work::Claim;
 use super::{Corpus, Node};
 
 /// The citations between the nodes of a corpus. All vectors are indexed like [`Corpus::nodes`].
@@ -41,7 +42,7 @@ impl Links {
                 }
             }
         }
-        for item in &corpus.work.items {
+        for item in corpus.work.items.iter().filter(|item| item.claim != Claim::Consumed) {
             for text in [&item.description, &item.evidence, &item.source] {
                 for name in names(text) {
                     if let Some(at) = named.get(name) {
@@ -54,7 +55,8 @@ impl Links {
     }
 }
 
-/// Returns the words in a string that might name a node.
+/// Returns each word in a string as a possible node name: the last part of its path, without a
+/// fragment and the ending `.md`.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).map(|word| {
         let name = word.rsplit('/').next().unwrap_or(word);
@@ -71,7 +73,7 @@ fn strip_marks(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// Returns the paths mentioned in a string: words with a folder and a file extension.
+/// Returns the relative paths mentioned in a string: words with a folder and a file extension.
 pub fn paths(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text)
         .filter(|word| {
