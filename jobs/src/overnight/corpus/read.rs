@@ -24,8 +24,8 @@ pub struct ReadError {
     pub source: io::Error,
 }
 
-/// Reads the five paths in `folder`, which is `.agents` or a staged copy of it. A missing path
-/// counts as empty.
+/// Reads the five paths in `folder`, which is `.agents` or a staged copy of it. A path that is
+/// missing or inaccessible is treated as empty.
 ///
 /// # Errors
 /// Returns an error if a folder cannot be listed or the work file cannot be read.
@@ -114,11 +114,12 @@ pub struct Plain {
     pub length: u64,
 }
 
-/// Lists every regular file within the five paths, ordered by path. Links and other entries that
-/// are not regular files are reported in `troubles`.
+/// Lists the regular files within the five paths, ordered by path. Links, special files, invalid
+/// names and folders that are nested too deeply are reported in `troubles`. Hidden entries are
+/// ignored.
 ///
 /// # Errors
-/// Returns an error if a folder exists but cannot be listed.
+/// Returns an error if one of the five paths or a folder within them cannot be read.
 pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Plain>, ReadError> {
     let mut found = Vec::new();
     for subpath in SUBPATHS {
@@ -138,10 +139,11 @@ pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Pla
                     break;
                 }
                 Ok(_) => {}
-                Err(_) => {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     clean = false;
                     break;
                 }
+                Err(error) => return Err(fail(&at)(error)),
             }
         }
         if clean {
@@ -174,7 +176,7 @@ fn walk(
         for entry in fs::read_dir(&full).map_err(fail(&full))? {
             let entry = entry.map_err(fail(&full))?;
             match entry.file_name().to_str() {
-                // Hidden files are ignored: editors and interrupted copies leave them behind.
+                // Editors and interrupted copies leave hidden files behind.
                 Some(name) if name.starts_with('.') => {}
                 Some(name) if !name.chars().any(char::is_control) => {
                     walk(folder, &format!("{path}/{name}"), depth + 1, found, troubles)?;
