@@ -1,4 +1,4 @@
-//! The report as markdown, which the user reads first in the morning.
+//! The report as Markdown, which the user reads first in the morning.
 
 use runner_text::counted;
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ use super::proposals::ReportedProposal;
 use super::run_line::RunLine;
 use crate::failmark;
 
-/// Renders the report as markdown. Text from models or repositories is escaped so that it adds no
+/// Renders the report as Markdown. Text from models or repositories is escaped so that it adds no
 /// link, image or HTML element. Its line breaks are folded, and markup characters at the start of a
 /// line are harmless in a list item.
 pub fn render(report: &NightReport) -> String {
@@ -112,10 +112,12 @@ fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
         let more = (more > 0).then(|| format!("{more} more — {}", code("runner dream list")));
         lines.into_iter().chain(more)
     };
-    // The proposals are sorted, so those that were left out belong to the last list.
-    let (more_waiting, more_perhaps) = match perhaps.is_empty() {
-        true => (report.more_proposals, 0),
-        false => (0, report.more_proposals),
+    // The proposals are sorted: those that await a decision, those that may be done, and the others.
+    // The ones that were left out are counted in the list that was cut.
+    let (more_waiting, more_perhaps) = match report.proposals.last() {
+        Some(last) if last.waits() => (report.more_proposals, 0),
+        Some(last) if last.is_perhaps() => (0, report.more_proposals),
+        _ => (0, 0),
     };
     list(out, "Proposals to review", lines(waiting, more_waiting))?;
     list(out, "Perhaps done or a duplicate", lines(perhaps, more_perhaps))
@@ -274,7 +276,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     }
     if run.limited_calls > 0 {
         facts.push(format!(
-            "stated cost of {} exceeds the reservation: charged as reserved",
+            "reported cost of {} exceeds the amount left: charged the amount left",
             calls(run.limited_calls)
         ));
     }
@@ -289,7 +291,8 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     writeln!(out, "{}\n", facts.join(" · "))
 }
 
-/// Formats amounts as a string. Amounts of zero are left out.
+/// Formats amounts as a string. Ideas and amounts of zero are left out. If nothing remains, the
+/// result is `0 s`.
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {
