@@ -22,7 +22,7 @@ use super::corpus::{FOLDER as CORPUS, read};
 use super::council::CouncilResult;
 use super::facts::Facts;
 use super::lock::{FOLDER, RUN_LOCK};
-use super::output::LOG;
+use super::output::{LOG, Output};
 use super::packets::{PacketSources, queue};
 use super::state::disk;
 use super::summary::{GUIDE, RunStatus, Runtime, StepStatus, Summary};
@@ -78,7 +78,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
         goal: &spec.goal,
         date,
         output: &spec.output_dir,
-        kept: &format!("{FOLDER}/runs/{}", seen.run_id),
+        kept: &Output::new(root, &spec.output_dir).kept(seen.run_id),
         command: &spec.morning_command,
         counsel: &CouncilResult::default(),
     }
