@@ -10,8 +10,8 @@
 //! ([`runner_engine::publish::marker`]) records the publication. The run's final publication
 //! settles the run and contains only the report. The iterations have no database rows of their own,
 //! because a night has one admission, one budget and one outcome. With a marker, a commit can also
-//! be completed after the tree has been copied to another machine. The run's fence is checked
-//! before each state of the marker is written.
+//! be completed after the tree has been copied to another machine. The run that makes a commit
+//! checks its fence before it writes each state of the marker.
 //!
 //! A program that checks the marker never sees a partly applied iteration, even after a crash.
 //! Without the check, a program may see new and old files together, but never an incomplete file.
@@ -39,7 +39,7 @@ use crate::json::pretty;
 
 /// The file with the history of added, removed and merged files.
 const HISTORY: &str = "oscillation.json";
-/// Maximum size in bytes of a file that is compared before it is replaced.
+/// Maximum size in bytes of a file that [`live`] reads.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// Why a commit was not made or not finished.
@@ -48,8 +48,8 @@ pub enum CommitError {
     /// Nothing was recorded, and the corpus is unchanged.
     #[error("nothing was committed: {0}")]
     Before(String),
-    /// The commit is recorded, but not all files are in place. The next process that takes the lock
-    /// finishes it.
+    /// The commit is recorded but not finished, or its marker cannot be read. The next process that
+    /// takes the lock tries to finish the commit.
     #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
     /// The run lost its fence to another process.
@@ -93,7 +93,8 @@ impl Target {
 /// Pairs the digest of each changed file's current content with its new content.
 ///
 /// # Errors
-/// Returns an error if a path is not part of the corpus, or a file cannot be read.
+/// Returns an error if a path is not one of the corpus's own paths, is not a regular file or cannot
+/// be read.
 pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError> {
     let fs = open(root)?;
     changes
@@ -187,7 +188,7 @@ pub struct Recovered {
     pub rolled_forward: Vec<(String, Value)>,
     /// Iterations that were already committed but not yet recorded, each with its record.
     pub done: Vec<(String, Value)>,
-    /// Markers written by other programs, which are left alone.
+    /// Markers that other programs wrote or that are invalid. They are not changed.
     pub foreign: Vec<String>,
 }
 
@@ -197,12 +198,12 @@ impl Recovered {
     }
 }
 
-/// Finishes every unfinished commit. The caller must hold `run.lock`. The markers stay until
-/// [`clear`].
+/// Finishes every unfinished commit. The caller must hold `run.lock`. The markers remain until
+/// [`clear`] removes them.
 ///
 /// # Errors
-/// Returns an error if a target has content that the commit does not expect, or if a file operation
-/// fails.
+/// Returns an error if the commit lock cannot be taken, if a target has content that the commit
+/// does not expect, or if a file operation fails.
 pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
     let mut recovered = Recovered::default();
     if !root.join(FOLDER).is_dir() {
@@ -257,7 +258,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Removes the marker of the finished commit with this number.
+/// Removes the marker of commit `number` if that commit is finished.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.
@@ -291,15 +292,17 @@ pub fn is_pending(root: &Path) -> Result<bool, CommitError> {
     Ok(false)
 }
 
-/// Reads a file in the corpus, or returns `None` if it does not exist.
+/// Reads a file in the corpus. Returns `None` if the file does not exist, is not a regular file or
+/// is longer than 64 MiB.
 ///
 /// # Errors
-/// Returns an error if the file cannot be read.
+/// Returns an error if the path is not one of the corpus's own paths, or if the file cannot be
+/// read.
 pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
 
-/// Copies the files that a commit will remove into `into`, which is in the run's folder.
+/// Copies each file that a commit will remove to `into`, a folder of the run.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.
@@ -316,7 +319,8 @@ pub fn keep_removed(root: &Path, into: &Path, targets: &[Target]) -> Result<(), 
     Ok(())
 }
 
-/// Reads the history of added, removed and merged files. An unreadable history counts as empty.
+/// Reads the history of added, removed and merged files, or returns an empty history if the file
+/// cannot be read or parsed.
 pub fn history(root: &Path) -> FileHistory {
     let bytes = read_in(root, Path::new(FOLDER).join(HISTORY), DOCUMENT);
     bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Reads the facts that a night needs from git and from the notes next to the corpus, within size
-//! limits. This module must never write a file.
+//! Reads the facts that a night needs from git, and from the notes, citations and transcripts of
+//! sessions, within size limits. This module must never write a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -21,8 +21,9 @@ use crate::sessions::sources::claude_transcripts;
 /// The folders inside the corpus where sessions leave notes.
 const NOTES: [&str; 7] =
     ["ao/sessions", "sessions", "handoff", "retro", "retros", "council", "nightly"];
-/// Maximum length of a note in bytes, and maximum number of notes.
+/// Maximum length in bytes of a note and of git's configuration file.
 const LONGEST: u64 = 512 * 1024;
+/// Maximum number of notes to read.
 const MOST: usize = 1_000;
 /// Maximum number of commits to read.
 const COMMITS: usize = 2_000;
@@ -45,7 +46,8 @@ pub struct Facts {
     /// The commits, keyed by the first seven digits of their hashes, each with its full hash and
     /// the first line of its message.
     pub commits: BTreeMap<String, (String, String)>,
-    /// The indexed history, which is searched for finished work.
+    /// The indexed history, which is searched for finished work, or `None` if git could not list
+    /// the tracked files.
     pub evidence: Option<ProjectEvidence>,
     /// The names of this repository: its folder name, and the last part of each remote URL.
     pub names: Vec<String>,
@@ -54,7 +56,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads the facts. If git fails, there are no commits, and `sources.left_out` gives the
+    /// Reads the facts. A fact that cannot be read is left out, and `sources.left_out` gives the
     /// reason.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self { names: names(root), ..Self::default() };
@@ -177,8 +179,9 @@ impl Facts {
         self.uses.get_or_insert_default()
     }
 
-    /// Returns the commit that probably did the work described by `text`, provided the commit is
-    /// not older than `born`. `path` is the file that records the work.
+    /// Returns the short hash and the subject of the commit that probably did the work described by
+    /// `text`, or `None` if no commit did or if that commit is older than `born`. `path` names the
+    /// work.
     pub fn done_since(&self, path: &str, text: &str, born: Option<Timestamp>) -> Option<String> {
         let born = born.map(Timestamp::as_second);
         let room = self.evidence.as_ref()?;
@@ -189,7 +192,7 @@ impl Facts {
         later.then(|| format!("{} {}", commit.short(), commit.subject))
     }
 
-    /// Returns whether work for `repo` belongs to another repository.
+    /// Returns whether `repo` names another repository than the project's.
     pub fn is_foreign(&self, repo: Option<&str>) -> bool {
         let repo = repo.map(|repo| repo.trim().to_lowercase());
         let last = repo.as_deref().and_then(|repo| repo.rsplit('/').next());
@@ -199,7 +202,7 @@ impl Facts {
     }
 
     /// Returns the project file identified by `named`: the file at this path, or the only tracked
-    /// file whose path ends with it.
+    /// file whose path ends with `named`.
     pub fn file(&self, root: &Path, named: &str) -> Option<String> {
         if self.tracked.contains(named) {
             return Some(named.to_owned());

@@ -304,7 +304,7 @@ fn repairs_do_not_lower_the_fitness() {
     at_least("learnings are harvested", &whole(), &corpus(all().chain(harvested)), &uses);
     at_least("twenty withheld nodes are added", &few, &whole(), &uses);
 
-    // The copy was used too, and its uses count towards the node that stays.
+    // Both copies were used too, and their uses count towards the node that remains.
     let (_, text) = node(2);
     let copy = ("learnings/copy-of-it.md".to_owned(), text.clone());
     let near = ("learnings/near-to-it.md".to_owned(), text.replace(".\n", " often.\n"));

@@ -46,7 +46,7 @@ pub enum IterationVerdict {
 const GONE: &str = " (warn-only budget exhausted)";
 
 /// Decides how to proceed after an iteration. `deltas` contains the deltas of all iterations of the
-/// run that did not fail, ending with the current one.
+/// run that did not fail, ending with the current one. `rescues` is the number of rescues left.
 pub fn decide(
     rules: HaltRules,
     deltas: &[f64],
@@ -136,8 +136,8 @@ mod tests {
             decide(rules, &[0.1], &against, &after, 0),
             IterationVerdict::Regression("mrr fell by 0.08 (floor 0.05)".into())
         );
-        // A metric without a value at the start of the night is compared with its value before the
-        // iteration.
+        // The reference is the fitness before the iteration if the fitness at the start of the
+        // night is unknown or lower.
         assert_eq!(reference(None, &before), before);
         assert_eq!(reference(Some(&fitness(0.5)), &before).metrics, before.metrics);
     }

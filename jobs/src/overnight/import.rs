@@ -1,5 +1,5 @@
-//! Converts data left beside a corpus by other programs into corpus changes: a findings registry,
-//! and unfinished commits.
+//! Converts data that other programs left in the corpus's folder into corpus changes: a findings
+//! registry and unfinished commits.
 //!
 //! ```text
 //! findings/registry.jsonl ──a line──> findings/ID.md, unless the corpus has the finding
@@ -41,7 +41,7 @@ const FIELDS: [&str; 8] = [
     "ttl_days",
 ];
 
-/// The findings in a registry.
+/// The result of importing a findings registry.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct ImportedFindings {
     /// The paths of the new nodes, relative to the corpus.
@@ -56,7 +56,7 @@ pub struct ImportedFindings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CommitEnd {
-    /// All files had been moved, so the corpus stays unchanged.
+    /// All files had been moved, so the corpus is not changed.
     Completed,
     /// The files are restored to their state before the commit.
     RolledBack,
@@ -113,7 +113,7 @@ pub fn findings(root: &Path, corpus: &Corpus) -> io::Result<(ImportedFindings, C
     Ok((report, changes))
 }
 
-/// Returns the id and the text of a finding's node, or `None` if the row is not a finding.
+/// Returns the id and the text of a finding's node, or `None` if the row is not a valid finding.
 fn node_of(row: &Value) -> Option<(String, String)> {
     let text = |name: &str| row[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     let id = text("id")?;
@@ -171,7 +171,8 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
         let below = Path::new(FOLDER).join(COMMITS);
         let bytes = read_in(root, below.join(&name), DOCUMENT)?;
         let marker = serde_json::from_slice::<Value>(&bytes).ok();
-        // A runner marker has a manifest, and the next run finishes its commit.
+        // A commit in any other state than READY is finished. A marker with a manifest is runner's
+        // own, and the next run finishes its commit.
         let is_own = |it: &Value| it["state"] != "READY" || !it["manifest"].is_null();
         if marker.as_ref().is_some_and(is_own) {
             continue;
@@ -191,10 +192,10 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
     Ok((all, changes))
 }
 
-/// Moves the files of a resolved commit to the `imported` folder, with the marker last.
+/// Moves the files of a resolved commit to the `imported` folder, and moves the marker last.
 ///
 /// # Errors
-/// Returns an error if a file cannot be moved. The function can then be called again.
+/// Returns an error if a file cannot be moved. A second call then moves the remaining files.
 pub fn set_aside(root: &Path, commit: &ForeignCommit) -> io::Result<()> {
     let from = beneath(root, &Path::new(FOLDER).join(COMMITS))?;
     let number = &commit.number;

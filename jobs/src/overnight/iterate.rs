@@ -1,7 +1,7 @@
 //! Runs the loop, one iteration at a time.
 //!
 //! ```text
-//! budget, most, plateau ──> iteration ──> note it ──> clear its marker and its copy ──┐
+//! plateau, count, time ───> iteration ──> record ───> clear its marker and its copy ──┐
 //!      ▲        └── end                                                               │
 //!      └────────────────────────── on ────────────────────────────────────────────────┘
 //! ```
@@ -48,8 +48,9 @@ impl Night<'_, '_> {
     /// Runs the loop to completion.
     ///
     /// # Errors
-    /// Returns an error if the run is cancelled, if another process has taken it over, if a commit
-    /// could not be finished, or if an iteration could not be recorded.
+    /// Returns an error if the run is cancelled or out of time, if another process has taken it
+    /// over, if a commit could not be finished, or if an iteration could not be recorded or its
+    /// leftovers could not be removed.
     pub(super) fn iterate(&mut self) -> Result<LoopResult, JobError> {
         let mut looped = LoopResult::default();
         let mut rescues = WarnBudget::read(self.ctx.files.root());
@@ -85,7 +86,7 @@ impl Night<'_, '_> {
                 Err(IterationFailure::Measure(why)) => {
                     failures += 1;
                     iteration.status = IterationStatus::RolledBackPreCommit;
-                    iteration.error = Some(format!("it could not be measured: {why}"));
+                    iteration.error = Some(format!("the corpus could not be measured: {why}"));
                     if failures >= MEASURE_FAILURES {
                         self.summary.measure_failure_halt = Some(true);
                         NextIteration::End
@@ -118,7 +119,7 @@ impl Night<'_, '_> {
             }
             self.note(&iteration)?;
             self.summary.iterations.push(iteration);
-            // The iteration is now recorded, so its commit marker is no longer needed.
+            // The iteration is now recorded, so its commit marker and its copy are not needed.
             commit::clear(self.ctx.files.root()).map_err(failed)?;
             super::staging::discard_all(self.ctx.files.root()).map_err(disk)?;
             if matches!(next, NextIteration::End) {

@@ -40,7 +40,8 @@ impl Night<'_, '_> {
     /// Runs one iteration.
     ///
     /// # Errors
-    /// Returns an [`IterationFailure`], which indicates how much of the iteration was undone.
+    /// Returns an [`IterationFailure`] that names the failed part. The corpus is unchanged, except
+    /// possibly after [`IterationFailure::Job`].
     pub(super) fn one(
         &mut self,
         iteration: &mut Iteration,
@@ -63,8 +64,8 @@ impl Night<'_, '_> {
 
         self.at("ingest");
         let mut all = Changes::new();
-        // Only the originals of changed nodes are kept, because a second copy of the other nodes
-        // would take most of the memory.
+        // Only the originals of changed nodes are kept, because a copy of all nodes would use too
+        // much memory.
         let mut original = Corpus::default();
         let (harvested, changes) = harvest(&corpus, &self.facts.sources, &history, self.date);
         let mut apply = |corpus: &mut Corpus, changes: Changes| -> Result<(), IterationFailure> {
@@ -143,7 +144,8 @@ impl Night<'_, '_> {
         Ok(if whole { next } else { NextIteration::End })
     }
 
-    /// Decides whether to commit the iteration. `None` means that nothing is committed.
+    /// Decides whether to commit the iteration. Returns whether the loop then continues, or `None`
+    /// if nothing is to be committed.
     fn judge(
         &mut self,
         iteration: &mut Iteration,
@@ -209,8 +211,8 @@ impl Night<'_, '_> {
         })
     }
 
-    /// Commits the staged state to the corpus, and returns whether every front matter field was
-    /// kept.
+    /// Commits the staged state to the corpus. Returns whether every file has the committed content
+    /// and has kept its front matter fields.
     fn commit(
         &mut self,
         iteration: &mut Iteration,
@@ -271,7 +273,7 @@ impl Night<'_, '_> {
         Ok(true)
     }
 
-    /// Reads the uses of the corpus on the first call. Every call records the removed nodes.
+    /// Reads the uses of the corpus on the first call. Every call updates the merged nodes.
     pub(super) fn learn(&mut self, corpus: &Corpus, history: &FileHistory) {
         let root = self.ctx.files.root();
         let home = self.ctx.programs.env().get("HOME").map(std::path::PathBuf::from);
@@ -279,7 +281,8 @@ impl Night<'_, '_> {
         uses.merged.clone_from(&history.merged);
     }
 
-    /// Returns the fitness of a corpus. The result for the last measured corpus is reused.
+    /// Returns the fitness of a corpus. The last result is reused if the nodes, the work items and
+    /// the number of merged nodes are unchanged.
     pub(super) fn fitness(&mut self, corpus: &Corpus) -> Fitness {
         let nodes = corpus.key();
         let work = Digest::of(&corpus.work.kept.to_bytes());
@@ -317,8 +320,8 @@ fn targets(
         .collect()
 }
 
-/// Returns the front matter fields lost from the written files, each with its file. A file that
-/// does not have the committed content counts as one lost field.
+/// Describes each front matter field that a written file lost. A file that does not have the
+/// committed content counts as one lost field.
 fn integrity(
     root: &std::path::Path,
     original: &Corpus,

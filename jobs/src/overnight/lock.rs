@@ -52,7 +52,7 @@ fn open(root: &Path, name: &str) -> Result<(File, PathBuf), LockError> {
     Ok((FileLock::open_no_link(&path).map_err(io)?, path))
 }
 
-/// Opens an existing lock file inside the project for reading.
+/// Opens a lock file inside the project for reading, or returns `None` if it does not exist.
 fn open_existing(root: &Path, name: &str) -> Result<Option<(File, PathBuf)>, LockError> {
     let below = Path::new(FOLDER).join(name);
     let io = |source| LockError::Io { path: below.display().to_string(), source };
@@ -70,7 +70,7 @@ pub struct RunLock {
 }
 
 impl RunLock {
-    /// Takes the lock and writes the holder and the time to the file.
+    /// Takes the lock, and writes this process's PID, the holder and the time to the file.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if another process holds the lock, and [`LockError::Io`] if the
@@ -111,23 +111,24 @@ fn refused(error: FileLockError, path: &Path) -> LockError {
 
 impl Drop for RunLock {
     fn drop(&mut self) {
-        // A later reader of the file must not find the PID of a process that no longer exists.
+        // A later reader of the file must not find the PID of a process that released the lock.
         let _kept = self.file.write(b"");
     }
 }
 
-/// The lock between readers and commits, held until it is dropped.
+/// The lock that keeps readers and commits apart, held until it is dropped.
 #[derive(Debug)]
 pub struct CommitLock {
     _file: Option<FileLock>,
 }
 
 impl CommitLock {
-    /// Takes the lock for a reader. No commit is made while it is held. Takes no lock if the lock
-    /// file does not exist, because in that case nothing has ever been committed.
+    /// Takes the lock for a reader. No commit is made while a reader holds the lock. Takes no lock
+    /// if the lock file does not exist, because in that case nothing has ever been committed.
     ///
     /// # Errors
-    /// Returns an error if a commit takes longer than a minute, or if the lock file cannot be used.
+    /// Returns an error if a commit holds the lock for longer than a minute, or if the lock file
+    /// cannot be used.
     pub fn shared(root: &Path) -> Result<Self, LockError> {
         match open_existing(root, COMMIT_LOCK)? {
             Some(file) => Self::wait(file, LockMode::Shared),
@@ -135,7 +136,7 @@ impl CommitLock {
         }
     }
 
-    /// Takes the lock for a commit. No reader reads the corpus while it is held.
+    /// Takes the lock for a commit. No reader reads the corpus while a commit holds the lock.
     ///
     /// # Errors
     /// Returns an error if another process holds the lock for longer than a minute, or if the lock
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inspection_does_not_refuse_a_run() {
+    fn inspection_does_not_block_a_run() {
         let folder = tempfile::tempdir().unwrap();
         let take = || RunLock::take(folder.path(), "test", Timestamp::UNIX_EPOCH);
         drop(take().unwrap());

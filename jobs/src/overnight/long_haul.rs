@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! few packets, or at least half of low confidence? ──no──> not active
-//!   └── yes ──> probe: a brief where there is none ──> probe: one thin packet, then the next …
-//!                  └── two in a row that add nothing, none left, MOST, or no time: the end
+//!   └── yes ──> probe: a brief, if there is none ──> probe: one uncertain packet, then the next …
+//!                  └── two in a row that add nothing, none left, MOST, cancelled, no time: the end
 //! ```
 //!
 //! A probe searches the corpus, the history and the tracked files for a packet's words, with a
@@ -33,8 +33,8 @@ const IDLE: u64 = 2;
 const EACH: usize = 2;
 /// Minimum share of a packet's words that a node must contain to count as evidence.
 const SPEAKS: f64 = 0.3;
-/// Number of words that a commit must share with a title to count as evidence. One word is enough
-/// if the commit touches a target file.
+/// Number of words that a commit's subject must share with a title to count as evidence. One word
+/// is enough if the commit touches a target file.
 const SHARED: usize = 2;
 const CORROBORATION: &str = "packet-corroboration.json";
 const FALLBACK: &str = "briefing-fallback.json";
@@ -107,7 +107,8 @@ pub fn corroborate(packet: &mut Packet, search: &Search<'_>, facts: &Facts) -> V
         format!("commit {short} {}", commit.subject)
     });
     found.extend(lines.filter(|line| !known(line, packet)).take(EACH));
-    // A tracked file counts as evidence if the packet's text contains all the words in its name.
+    // A tracked file counts as evidence if the packet's text contains all the words in the file's
+    // name, and these words have at least four letters in total.
     let own: BTreeSet<String> = terms(&words).into_iter().collect();
     let named = facts.tracked.iter().filter(|path| {
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -148,18 +149,19 @@ fn rank(confidence: &str) -> usize {
 }
 
 impl Night<'_, '_> {
-    /// Searches for more evidence if the packets are thin and time is left.
+    /// Searches for more evidence if the packets are thin and time is left. The summary states why
+    /// the long haul ended or did not run.
     pub(super) fn long_haul(&mut self, corpus: &Corpus, packets: &mut [Packet]) {
         let mut reported = LongHaul { enabled: true, ..LongHaul::default() };
         let Some(why) = thin(packets) else {
             reported.exit_reason =
-                format!("the first {} packets need no second look", packets.len());
+                format!("the first {} packets need no more evidence", packets.len());
             self.summary.long_haul = Some(reported);
             return;
         };
         reported.trigger_reason = why;
         if self.time_left().is_zero() {
-            reported.exit_reason = "no time is left for it".to_owned();
+            reported.exit_reason = "no time is left".to_owned();
             self.summary.long_haul = Some(reported);
             return;
         }
@@ -184,10 +186,10 @@ impl Night<'_, '_> {
                 break format!("{MOST} probes were made");
             }
             if self.time_left().is_zero() || self.ctx.cancel.is_cancelled() {
-                break "its time was used up".to_owned();
+                break "no time was left, or the run was cancelled".to_owned();
             }
             let Some(at) = wanted.next() else {
-                break "every packet that needed it got a second look".to_owned();
+                break "every packet that needed more evidence was probed".to_owned();
             };
             let packet = &mut packets[at];
             let before = packet.confidence.clone();

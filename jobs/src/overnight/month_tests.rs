@@ -75,8 +75,8 @@ fn packets(corpus: &Corpus, uses: &Uses, day: Date) -> Vec<Packet> {
     .packets()
 }
 
-/// Works on the first eight packets of a morning: a third of all items fail, and a third are
-/// finished.
+/// Works on the first eight packets of a morning. A third of all items are finished when they are
+/// worked on, and a third fail.
 fn work(corpus: &mut Corpus, packets: &[Packet], now: &str) {
     for packet in packets.iter().take(8) {
         let Some(item) = corpus.work.items.iter().find(|it| it.title == packet.title).cloned()
@@ -95,7 +95,7 @@ fn work(corpus: &mut Corpus, packets: &[Packet], now: &str) {
 }
 
 #[test]
-fn month_keeps_useful_nodes_and_sinks_failed_ones() {
+fn month_keeps_good_nodes_and_retires_bad_ones() {
     let mut corpus = start();
     let mut uses = Uses::default();
     let mut proposals = Proposals::default();

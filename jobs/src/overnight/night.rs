@@ -2,15 +2,15 @@
 //! summary.
 //!
 //! ```text
-//! lock ──> settle dead runs ──> open or begin again ──> loop ──> steps ──> summary staged by the run
+//! lock ──> settle dead runs ──> open or resume ───────> loop ──> steps ──> summary staged by the run
 //!   └ held: wait                       │                          │
 //!                                      └──────── error ───────────┴──> summary `failed`, written here
 //! ```
 //!
 //! A failed hard step, such as close-loop or metrics-health, ends the run. A failed soft step only
 //! degrades the report. In the project, a night must never write outside the corpus's five paths,
-//! `.agents/overnight`, the output folder and the `runs` folder beside it. If `bd` is installed, it
-//! also writes to `.beads`. A night must never write to git, and never create a link.
+//! `.agents/overnight`, the output folder and the `runs` folder beside it. If `bd` is installed,
+//! `bd` also writes to `.beads`. A night must never write to git, and never create a link.
 
 use runner_text::counted;
 use std::path::Path;
@@ -60,7 +60,9 @@ const EVENTS: usize = 5;
 /// Runs a night.
 ///
 /// # Errors
-/// Returns an error if the lock is held, a hard step fails or the run is stopped.
+/// Returns [`JobError::Wait`] if another process holds the lock. Returns another error if the
+/// output folder is refused or cannot be written, if an earlier commit cannot be finished, if a
+/// hard step fails, or if the run is stopped.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
     let root = ctx.files.root();
     let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.clock.now());
@@ -143,7 +145,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     };
     let done = night.steps();
     match done {
-        Ok(()) => night.place(),
+        Ok(()) => night.stage_summary(),
         Err(error) => {
             night.fail(&error);
             Err(error)
@@ -211,7 +213,7 @@ impl Night<'_, '_> {
         self.beads(&mut packets);
         self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
-        self.write_text(&looped, &measured);
+        self.summarize(&looped, &measured);
         Ok(())
     }
 
@@ -347,7 +349,7 @@ impl Night<'_, '_> {
 
     /// Writes the packets and updates the work file from them.
     fn deliver(&mut self, packets: Vec<Packet>) -> Result<(), JobError> {
-        // Before it was resumed, the night may have written packets that it no longer offers.
+        // A resumed night may have written packets earlier that it no longer offers.
         self.out.clear(PACKETS).map_err(disk)?;
         for packet in &packets {
             let path = packet.artifact_path.clone().unwrap_or_default();
@@ -417,13 +419,13 @@ impl Night<'_, '_> {
     }
 
     /// Sets the summary's gain, fitness change, dreamscape and recommended commands.
-    fn write_text(&mut self, looped: &LoopResult, measured: &Measured) {
+    fn summarize(&mut self, looped: &LoopResult, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
         let mut gain = looped.gain.clone();
         gain.insert("packets".to_owned(), packets.len() as u64);
         gain.insert("proposed".to_owned(), self.proposed);
         self.summary.gain = Some(gain);
-        // Iterations that could not be measured have no fitness and are skipped.
+        // An iteration that failed before its first measurement has no fitness and is skipped.
         let mut measured_before = self.summary.iterations.iter();
         let first = measured_before.find_map(|it| it.fitness_before.as_ref());
         if let Some(first) = first {
@@ -467,8 +469,8 @@ impl Night<'_, '_> {
         self.summary.recommended = recommended;
     }
 
-    /// Stages the JSON and markdown forms of the summary, which the run then publishes.
-    fn place(mut self) -> Result<Finished, JobError> {
+    /// Stages the JSON and Markdown forms of the summary, which the run then publishes.
+    fn stage_summary(mut self) -> Result<Finished, JobError> {
         self.summary.status = RunStatus::Done;
         self.close();
         self.at("published");
@@ -539,8 +541,8 @@ impl Night<'_, '_> {
     }
 }
 
-/// Reads an iteration and its run from a marker, or returns `None` if the marker does not belong to
-/// this output.
+/// Reads an iteration and its run id from the record of a marker. Returns `None` if the record is
+/// invalid or names another output folder.
 pub(super) fn noted(out: &Output, record: &Value) -> Option<(String, Iteration)> {
     if record.get("output")?.as_str()? != out.below() {
         return None;

@@ -1,9 +1,9 @@
 //! The output folder of a run, and the folder of earlier nights.
 //!
 //! Each artifact is written atomically as soon as it is ready, so a dead run leaves its finished
-//! artifacts behind. Writes stay inside the output folder and the `runs` folder beside it, and
-//! never follow links. A run publishes its summary when it ends. This module writes the summary
-//! only for a failed or dead run.
+//! artifacts behind. This module must never follow a link or write outside the output folder and
+//! the `runs` folder beside it. A run publishes its summary when it ends. This module writes the
+//! summary only for a failed or dead run.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -55,7 +55,7 @@ pub struct RunState {
     pub last_step: Option<String>,
     #[serde(default)]
     pub at_step: Option<String>,
-    /// Number of rescues left when the run began.
+    /// Number of rescues left when the loop began, or `None` if it has not begun.
     #[serde(default)]
     pub rescues: Option<u64>,
     /// Number of times the run was resumed.
@@ -141,7 +141,7 @@ impl Output {
             .map_err(fail("write", &path))
     }
 
-    /// Reads a document in the folder. Returns `None` if the file does not exist or is not a
+    /// Reads a document in the folder. Returns `None` if the file cannot be read or is not a
     /// document of this type.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
@@ -180,7 +180,7 @@ impl Output {
         names.iter().filter_map(|name| self.read::<RunState>(&format!("{name}/run.json"))).collect()
     }
 
-    /// Returns the path of the folder that will contain this run's artifacts, relative to the
+    /// Returns the path of the folder in `runs` that keeps this run's artifacts, relative to the
     /// project.
     pub fn kept(&self, run_id: &str) -> String {
         match self.below.rsplit_once('/') {
@@ -189,8 +189,8 @@ impl Output {
         }
     }
 
-    /// Copies files from a folder to the same folder in `runs/<run_id>`. The path of the copy stays
-    /// valid when the next night moves the output folder there.
+    /// Copies files from a folder to the same folder in `runs/<run_id>`. The paths of the copies
+    /// remain valid when the next night moves the output folder there.
     ///
     /// # Errors
     /// Returns an [`OutputError`] if a file cannot be copied.
@@ -220,8 +220,8 @@ impl Output {
         }
     }
 
-    /// Removes the permanent copy of a run's packets if the output folder contains everything in
-    /// it. The output folder then takes the copy's place.
+    /// Removes the permanent copy of a run's packets if the output folder contains the same files.
+    /// The output folder can then be moved to the path of the copy.
     fn give_way(&self, run_id: &str) {
         let kept = Self::new(&self.root, &self.kept(run_id));
         let same = |name: &str| {
@@ -239,7 +239,7 @@ impl Output {
             && known
             && let Ok(path) = kept.at("")
         {
-            // If the copy remains, the output folder is given a different name next to it.
+            // If the copy cannot be removed, the output folder is moved to a numbered name.
             let _stays = fs::remove_dir_all(path);
         }
     }
@@ -252,12 +252,12 @@ impl Output {
         ownership::inspect(&self.root, &self.below)
     }
 
-    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it. If the
-    /// name is taken, a number is appended. If another folder was moved by mistake, it is moved
-    /// back.
+    /// Moves `earlier`, which [`Output::inspect`] found here, to `runs/<name>` beside it, and
+    /// returns its new path relative to the project. If the name is taken, a number is appended.
     ///
     /// # Errors
-    /// Returns an [`OutputError`] if the folder cannot be moved.
+    /// Returns an [`OutputError`] if the folder cannot be moved, or if another folder has replaced
+    /// it. That folder is moved back.
     pub fn set_aside(&self, earlier: &RealFs, name: &str) -> Result<String, OutputError> {
         let from = ownership::parse(&self.below)?;
         let beside = ownership::runs_beside(&from);

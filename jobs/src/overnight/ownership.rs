@@ -4,7 +4,7 @@
 //! belong to runner:
 //!
 //! ```text
-//! text ──parse──> a path that no other part of runner, git or the corpus uses
+//! text ──parse──> a path outside git, the corpus and the state of nights
 //!                   └──inspect──> Absent                     nothing is there
 //!                                 Empty                      a folder without entries
 //!                                 Earlier                    a night's artifacts and nothing else
@@ -14,7 +14,7 @@
 //! Artifacts are recognized by their names and by evidence: a summary, a night's log or a run's
 //! folder. There is no marker file, because a repository could contain one. Inside
 //! `.agents/overnight/`, which belongs to nights, other entries are also accepted, because other
-//! programs that follow this contract write additional files there. This module must never change
+//! programs with the same output format write additional files there. This module must never change
 //! anything and never follow a link.
 
 use std::ffi::OsStr;
@@ -31,7 +31,7 @@ use super::summary_import;
 
 /// The file name of the log.
 pub const LOG: &str = "overnight.log";
-/// The file names of the summary, as JSON and as markdown.
+/// The file names of the summary, as JSON and as Markdown.
 pub const SUMMARY: [&str; 2] = ["summary.json", "summary.md"];
 
 /// The folder next to the output folder where earlier nights are kept.
@@ -95,7 +95,7 @@ pub enum Standing {
 ///
 /// # Errors
 /// Returns a [`Refusal`] if the value is not a path inside the project, or if the path belongs to
-/// git, runner or the corpus.
+/// git, the corpus or the state of nights.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
@@ -191,8 +191,8 @@ pub fn runs_beside(path: &RelPath) -> RelPath {
     RelPath::new(&runs).expect("a path whose last name is shorter than 256 bytes")
 }
 
-/// Returns the run id from the folder's summary, which may have been written by runner or by
-/// another program.
+/// Returns the run id from the folder's summary, which runner or another program wrote, or `None`
+/// if there is no valid summary.
 fn summary_of(folder: &RealFs) -> Option<String> {
     let bytes = folder.read(&name(SUMMARY[0]), LONGEST).ok()??;
     let value: Value = serde_json::from_slice(&bytes).ok()?;

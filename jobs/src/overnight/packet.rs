@@ -16,12 +16,12 @@ pub struct Packet {
     /// How well the evidence supports the packet: `low`, `medium` or `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<String>,
-    /// The source of the work.
+    /// The place or step that the work came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_epic: Option<String>,
-    /// The repository that the work belongs to.
+    /// The repository that the work concerns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_repo: Option<String>,
     /// Why the packet is listed.

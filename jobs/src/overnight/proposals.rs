@@ -7,10 +7,10 @@
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
 //! proposal contains the node's previous bytes, so it can be undone. It is therefore stored
-//! before its node changes. If the process dies between the two, the node still has those bytes,
-//! and the proposal counts as open. After a decision about a node, no further decision is requested
-//! until the node's text changes. This module must never change the corpus; `accept` and `undo`
-//! return the changes.
+//! before its node changes. If the process dies between these two steps, the node still has those
+//! bytes, and the proposal is reopened. After a decision about a node, no further decision is
+//! requested until the node's text changes. This module must never change the corpus; `accept` and
+//! `undo` return the changes.
 
 use std::path::Path;
 
@@ -55,7 +55,7 @@ pub struct CorpusProposal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     pub why: String,
-    /// The text of the node when the proposal was made.
+    /// The text of the node when the proposal was made or, once accepted, after it was retired.
     pub text: String,
     /// The run that made the proposal.
     pub run_id: String,
@@ -64,7 +64,7 @@ pub struct CorpusProposal {
     pub decision: Decision,
 }
 
-/// Why a decision was refused.
+/// Why the proposals could not be read or written, or a decision was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
     #[error("cannot read or write {FOLDER}/{FILE}: {0}")]
@@ -75,7 +75,7 @@ pub enum ProposalError {
     Unknown(String),
     #[error("proposal {0} was already decided")]
     Decided(String),
-    #[error("proposal {0} has no decision that could be undone")]
+    #[error("proposal {0} has no decision to undo")]
     NotDecided(String),
     #[error("{0} has changed since the proposal was made")]
     Changed(String),
@@ -88,7 +88,7 @@ pub enum ProposalError {
 pub struct Proposals(pub Vec<CorpusProposal>);
 
 impl Proposals {
-    /// Reads the proposals. A missing file counts as empty.
+    /// Reads the proposals, or returns none if the file does not exist.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or contains a line that is not a proposal.
@@ -142,8 +142,8 @@ impl Proposals {
     }
 
     /// Replaces the open proposals with proposals based on `suggestions`, and returns the number of
-    /// new ones. Open proposals stay if `options` does not look for their reason. A suggestion that
-    /// was already decided on is left out until the node's text changes.
+    /// new ones. Open proposals whose reason `options` excludes are kept. A suggestion that was
+    /// already decided on is left out until the node's text changes.
     pub fn update(
         &mut self,
         corpus: &Corpus,
@@ -194,8 +194,8 @@ impl Proposals {
     /// Accepts a proposal and returns the changes that retire its node.
     ///
     /// # Errors
-    /// Returns an error if the proposal does not exist or was already decided, or if its node has
-    /// changed or cannot be edited.
+    /// Returns an error if the proposal does not exist or was already decided, if its node has
+    /// changed or cannot be edited, or if the better node of a duplicate no longer exists.
     pub fn accept(
         &mut self,
         corpus: &Corpus,

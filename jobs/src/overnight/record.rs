@@ -1,8 +1,8 @@
 //! Records a night in progress: its log, its position, and the results of its steps.
 //!
-//! A step ends as `done`, as `skipped` or, if the night continues without it, as a soft failure
-//! that is listed in `degraded`. Text is redacted before it is logged. A log line that cannot be
-//! written is lost and never ends the run.
+//! A step that does not end the night is recorded as `done`, as `skipped` or as a soft failure,
+//! which is also listed in `degraded`. Text is redacted before it is logged. A log line that cannot
+//! be written is lost and never ends the run.
 
 use std::time::Duration;
 

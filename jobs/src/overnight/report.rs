@@ -1,4 +1,4 @@
-//! Formats the summary of a night for human readers, as markdown or as text for a terminal. Text
+//! Formats the summary of a night for human readers, as Markdown or as text for a terminal. Text
 //! from other sources is cleaned, so the program that displays the report does not interpret it.
 
 use runner_text::counted;
@@ -10,17 +10,17 @@ use crate::dream::proposal::clean;
 use crate::json::pretty;
 use crate::report::{code, one_line};
 
-/// Writes a summary as markdown and as JSON.
+/// Writes a summary as Markdown and as JSON.
 ///
 /// # Errors
 /// Returns an [`OutputError`] if a file cannot be written.
 pub fn write(out: &Output, summary: &Summary) -> Result<(), OutputError> {
-    // The JSON is written last, so the markdown exists whenever the JSON exists.
+    // The JSON is written last, so the Markdown exists whenever the JSON exists.
     out.text(SUMMARY[1], &markdown(summary))?;
     out.text(SUMMARY[0], &pretty(summary))
 }
 
-/// Writes a summary as markdown and as JSON under another name.
+/// Writes a summary as Markdown and as JSON under another name.
 ///
 /// # Errors
 /// Returns an [`OutputError`] if a file cannot be written.
@@ -100,8 +100,7 @@ impl ReportBuilder {
     }
 }
 
-/// Formats the summary. `missing` lists the fields that are missing from the summary or have an
-/// unexpected form.
+/// Formats the summary. `missing` contains the messages about its missing and unexpected fields.
 pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -> String {
     let mut reported = ReportBuilder { out: String::new(), form };
     reported.head(1, &format!("The night: {}", status_name(summary.status)));
@@ -137,7 +136,7 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
             ),
             false => format!("none: {}", haul.exit_reason),
         };
-        reported.line("Second look", &why);
+        reported.line("Long haul", &why);
     }
     reported.items("Degraded", summary.degraded.iter().map(String::as_str));
     packets(&mut reported, summary);
@@ -146,14 +145,14 @@ pub fn format_summary(summary: &Summary, missing: &[String], form: ReportForm) -
     }
     iterations(&mut reported, summary);
     steps(&mut reported, summary);
-    reported.items("What this summary does not contain", missing.iter().map(String::as_str));
+    reported.items("Problems with this summary", missing.iter().map(String::as_str));
     if let Some(gain) = summary.gain.as_ref().filter(|it| it.values().any(|count| *count > 0)) {
         let each: Vec<String> = gain
             .iter()
             .filter(|(_, count)| **count > 0)
             .map(|(name, count)| format!("{count} {}", reported.text(name)))
             .collect();
-        reported.out.push_str(&format!("\nThe night brought: {}.\n", each.join(", ")));
+        reported.out.push_str(&format!("\nGains: {}.\n", each.join(", ")));
     }
     if !summary.next_action.is_empty() {
         let next = reported.code(&summary.next_action);
@@ -190,8 +189,8 @@ fn packets(reported: &mut ReportBuilder, summary: &Summary) {
     }
 }
 
-/// Writes the councillors' positions, if the summary contains any. The summary may come from
-/// another program.
+/// Writes the council's result. A part that is missing or malformed is left out, because the
+/// summary may come from another program.
 fn council(reported: &mut ReportBuilder, council: &Value, words: &str) {
     reported.out.push('\n');
     reported.head(2, "The council");

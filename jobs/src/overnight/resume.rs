@@ -64,7 +64,7 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     }
     reported.extend(recovered.foreign.iter().map(|path| {
         format!(
-            "{path} was left alone: this program did not write it, and the corpus may be only partly committed"
+            "{path} was left alone: it is not a valid marker of runner, and the corpus may be only partly committed"
         )
     }));
     reported
@@ -79,7 +79,8 @@ pub struct DeadRun {
     reported: Vec<String>,
 }
 
-/// If the last run died, records this in its state and writes its summary.
+/// If the last run died, records the reason in its state and writes its summary. Returns `None` if
+/// the last run ended, or if there is no earlier run.
 ///
 /// # Errors
 /// Returns an error if the output folder does not belong to runner or cannot be written.
@@ -109,7 +110,7 @@ pub fn report_dead(out: &Output, now: Timestamp) -> Result<Option<DeadRun>, Outp
     Ok(Some(DeadRun { state, iterations, summary, reported }))
 }
 
-/// Opens this run, either new or with the results of a dead run.
+/// Opens a new run, or resumes a dead run with its results.
 ///
 /// # Errors
 /// Returns an error if the output folder does not belong to runner or cannot be written.
@@ -160,12 +161,13 @@ pub fn open(
         .unwrap_or_else(|| "before".to_owned());
     let aside = out.set_aside(&earlier, &name)?;
     if !reported.is_empty() {
-        reported.push(format!("its report is {aside}/{}", SUMMARY[0]));
+        reported.push(format!("the report of the dead run is {aside}/{}", SUMMARY[0]));
     }
     Ok(OpenedRun { state: fresh, iterations: Vec::new(), reported })
 }
 
-/// Returns whether a dead run is resumed, which requires the same goal and some time left.
+/// Returns whether a dead run is resumed, which requires the same goal, some time left and a valid
+/// start time.
 fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_seconds: u64) -> bool {
     let Ok(began) = dead.started_at.parse::<Timestamp>() else {
         return false;

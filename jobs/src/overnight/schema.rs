@@ -1,4 +1,4 @@
-//! The published JSON schemas of all artifacts, and a check of a night's artifacts against them.
+//! The published JSON schemas of the artifacts, and a check of a night's artifacts against them.
 //!
 //! The checker supports the keywords used by runner's own schemas, and rejects a schema with any
 //! other keyword. A full validator is not used, because it would add about a hundred crates,
@@ -64,8 +64,8 @@ pub struct CheckedArtifacts {
     pub mistakes: Vec<SchemaError>,
 }
 
-/// Checks every artifact of a night in its output folder. An artifact that a step did not write is
-/// not required, unless the summary names it.
+/// Checks every artifact of a night in its output folder. Only the summary, as JSON and as
+/// Markdown, and the artifacts that it names are required.
 pub fn check_folder(folder: &Path) -> CheckedArtifacts {
     let mut checked = CheckedArtifacts::default();
     let fixed = [
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn each_violation_is_reported_with_its_location() {
         let whole = serde_json::to_value(Summary::planned("R")).unwrap();
-        assert_eq!(check(&whole, "summary"), [], "every written artifact is valid");
+        assert_eq!(check(&whole, "summary"), [], "a planned summary is valid");
         for (path, bad, place) in [
             ("/status", json!("dead"), "/status"),
             ("/schema_version", json!(1), "/schema_version"),

@@ -21,7 +21,7 @@ pub struct OvernightSpec {
     /// The folder of the curator's events, relative to the project.
     #[serde(skip)]
     pub worker_dir: String,
-    /// The `[backends.NAME]` entries that are each asked for a report within limits.
+    /// The `[backends.NAME]` entries, each of which is asked for one report on the night.
     pub runners: Vec<String>,
     /// The total time for the reports of all `runners`.
     #[serde(with = "seconds")]
@@ -39,7 +39,7 @@ pub struct OvernightSpec {
     /// The number of consecutive changes below `plateau_epsilon` that constitute a plateau.
     #[schemars(range(min = 2, max = 1000))]
     pub plateau_window: usize,
-    /// Whether the night uses a rescue where a strict night would stop.
+    /// Whether the night spends a rescue where a strict night would stop.
     pub warn_only: bool,
     /// The maximum size of a corpus checkpoint, in megabytes.
     #[schemars(range(min = 1))]

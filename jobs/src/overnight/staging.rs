@@ -56,8 +56,8 @@ impl Staging {
     ///
     /// # Errors
     /// Returns [`StageError::Read`] if the corpus cannot be listed, and [`StageError::Io`] if a
-    /// file or folder cannot be read or written. Returns [`StageError::Cap`] before copying
-    /// anything if the corpus exceeds the cap.
+    /// file or folder cannot be read, written or removed. Returns [`StageError::Cap`] before
+    /// copying anything if the corpus exceeds the cap.
     pub fn checkpoint(root: &Path, number: u64, cap: u64) -> Result<Self, StageError> {
         let live = root.join(CORPUS);
         let mut ignored = Vec::new();
@@ -138,7 +138,7 @@ impl Staging {
     /// Removes this and every other staged copy.
     ///
     /// # Errors
-    /// Returns [`StageError::Io`] if the copy cannot be removed.
+    /// Returns [`StageError::Io`] if a copy cannot be removed.
     pub fn discard(self, root: &Path) -> Result<(), StageError> {
         discard_all(root)
     }

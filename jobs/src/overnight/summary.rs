@@ -26,7 +26,7 @@ pub enum RunStatus {
     DryRun,
     /// The run completed.
     Done,
-    /// The run ended early.
+    /// The run failed or its process died.
     Failed,
 }
 
@@ -85,7 +85,7 @@ pub struct Summary {
     /// The night's gains: counts by name.
     #[serde(default, rename = "yield", skip_serializing_if = "Option::is_none")]
     pub gain: Option<BTreeMap<String, u64>>,
-    /// The second search for evidence to support thin packets.
+    /// The search for more evidence, which runs if the packets are thin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_haul: Option<LongHaul>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -193,12 +193,12 @@ pub struct Dreamscape {
     /// The points on which the councillors disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
-    /// The first step that the run recommends.
+    /// The command that starts work on the first packet, or `None` if there is no packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_move: Option<String>,
 }
 
-/// The second search for evidence to support thin packets.
+/// The search for more evidence, which runs if the packets are thin.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct LongHaul {
     /// True if the long haul was allowed.

@@ -96,9 +96,9 @@ pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let version = fields.get("schema_version").and_then(Value::as_u64);
     match version {
         Some(2) => {}
-        Some(1) => read.reported.push(
-            "it is version 1: it has no iterations, no fitness and no second look".to_owned(),
-        ),
+        Some(1) => read
+            .reported
+            .push("it is version 1: it has no iterations, no fitness and no long haul".to_owned()),
         Some(other) => read.reported.push(format!(
             "it is version {other}, which is not known: only the fields with known names are shown"
         )),
@@ -229,7 +229,7 @@ impl ImportReader<'_> {
 }
 
 /// Reads each field of an object separately. A field whose value does not have the expected form,
-/// even after conversion to a string, keeps its default and is passed to `odd`.
+/// even after conversion to strings, keeps its default and is passed to `odd`.
 fn lenient<T: Default + Serialize + DeserializeOwned>(
     own: &Map<String, Value>,
     mut odd: impl FnMut(&str, &Value),
@@ -255,8 +255,8 @@ fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) 
     lenient(own, |_, _| {})
 }
 
-/// Returns the two forms to try for a value: one with its strings cleaned, and one converted to
-/// strings.
+/// Returns the forms to try for a value, in order: the value itself, if it contains no string that
+/// must be cleaned, and the value converted to cleaned strings.
 fn forms(value: &Value) -> [Option<Value>; 2] {
     match value {
         Value::String(text) => [Some(clean(text, LONGEST).into()), None],
@@ -282,8 +282,8 @@ fn text_of(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Returns a command unless it is too long or contains control characters. A truncated command
-/// would be a different command.
+/// Returns a command, or an empty string if the command is too long or contains control characters.
+/// It is not truncated, because a truncated command would be a different command.
 fn command_of(value: &Value) -> String {
     let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
     value.as_str().filter(whole).unwrap_or_default().to_owned()
@@ -331,7 +331,7 @@ fn iteration(value: &Value) -> Result<Iteration, String> {
     })
 }
 
-/// Reads a fitness from an object of metrics or from a single number.
+/// Reads a fitness from an object with a composite or from a single number.
 fn fitness(value: &Value) -> Option<Fitness> {
     let composite = value.as_f64().or_else(|| value["composite"].as_f64())?;
     let metrics = value["metrics"].as_object();
@@ -390,8 +390,7 @@ mod tests {
         }
         for form in [ReportForm::Markdown, ReportForm::Plain] {
             let text = format_summary(&summary, &missing, form);
-            for part in
-                ["The night: done", "Mend it", "fewer flakes", "What this summary does not contain"]
+            for part in ["The night: done", "Mend it", "fewer flakes", "Problems with this summary"]
             {
                 assert!(text.contains(part), "{part} in {text}");
             }

@@ -35,8 +35,8 @@ pub struct WarnBudget {
 }
 
 impl WarnBudget {
-    /// Reads the rescues. If the file cannot be read, no rescues are left, because a damaged file
-    /// must never relax a rule.
+    /// Reads the rescues. If the file does not exist, all rescues are left. If it cannot be read or
+    /// parsed, none are left, because a damaged file must never relax a rule.
     pub fn read(root: &Path) -> Self {
         let full =
             Self { schema_version: 1, initial: INITIAL, remaining: INITIAL, spent: Vec::new() };

@@ -32,7 +32,7 @@ pub struct Brief {
     pub goal: String,
     /// The nodes that the brief cites, best first.
     pub nodes: Vec<Cited>,
-    /// The brief as markdown. Every line cites a node.
+    /// The brief as Markdown. Every line cites a node.
     pub text: String,
 }
 

@@ -5,12 +5,13 @@
 //! ```
 //!
 //! Proof comes from outside the corpus. Either a session, commit or finished work item used the
-//! learning after the day it was written, or a commit mentioned in the learning changed a path that
-//! is also mentioned there. Labels and links written by runner are not proof.
+//! learning after the day it was written or harvested, or a commit mentioned in the learning
+//! changed a path that is also mentioned there. Labels and links written by runner are not proof.
 
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
+use runner_text::counted;
 use runner_text::front_matter::edit;
 use serde::Serialize;
 
@@ -137,13 +138,13 @@ fn first_gate(
     }
     match record.helped_after(from) {
         0 => checked_commit(node, uses).ok_or("nothing has used it yet, and no commit confirms it"),
-        count => Ok(format!("used {count} times after {from}")),
+        count => Ok(format!("used {} after {from}", counted(count, "time"))),
     }
 }
 
-/// Returns a commit mentioned in the node, if that commit changed a path that the node also
-/// mentions. The commit that the node was taken from is not a second proof of it. Commits mentioned
-/// in a node that runner wrote do not count either.
+/// Describes a commit that the node mentions and that changed a path the node also mentions.
+/// Returns `None` if there is no such commit or if runner wrote the node. The commit that the node
+/// was taken from does not count, because it is not independent proof.
 fn checked_commit(node: &Node, uses: &Uses) -> Option<String> {
     if node.generated {
         return None;
@@ -172,7 +173,9 @@ fn second_gate(node: &Node, record: &UseRecord, date: Date) -> Result<String, &'
         return Err("it was promoted less than a week ago");
     }
     match record.helped_after(since) {
-        count if count >= ESTABLISHED => Ok(format!("used {count} times after {since}")),
-        _ => Err("it was used less than twice since its promotion"),
+        count if count >= ESTABLISHED => {
+            Ok(format!("used {} after {since}", counted(count, "time")))
+        }
+        _ => Err("it was used fewer than two times since its promotion"),
     }
 }

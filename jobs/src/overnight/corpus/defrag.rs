@@ -36,7 +36,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns whether the selected steps look for nodes to retire for this reason.
+    /// Returns whether the selected steps suggest nodes to retire for this reason.
     pub fn looks_for(self, reason: RetireReason) -> bool {
         match reason {
             RetireReason::Duplicate => self.dedup,
@@ -51,7 +51,7 @@ impl Options {
 pub struct Repeat {
     /// The node that is removed.
     pub path: String,
-    /// The better node, which stays.
+    /// The better node, which is kept.
     pub of: String,
 }
 
@@ -164,13 +164,14 @@ pub fn suggestions(
     found.into_values().collect()
 }
 
-/// Returns the names of the removed nodes, each with the name of the node that stays.
+/// Returns the names of the removed nodes, each with the name of the node that is kept. A pair of
+/// equal names is left out.
 pub fn merged(report: &Defrag) -> impl Iterator<Item = (String, String)> + '_ {
     let names = |it: &Repeat| (stem_of(&it.path).to_owned(), stem_of(&it.of).to_owned());
     report.removed.iter().map(names).filter(|(gone, kept)| gone != kept)
 }
 
-/// Maps each copy to the better node of its kind that has the same bytes.
+/// Maps each copy to the best node of its kind that has the same bytes.
 fn same_bytes(corpus: &Corpus) -> BTreeMap<String, String> {
     let mut by_digest: BTreeMap<(super::NodeKind, Digest), Vec<&Node>> = BTreeMap::new();
     for node in &corpus.nodes {

@@ -1,9 +1,9 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
-//! Labels, links and dates in a node do not affect the fitness; `health.rs` reports on them as
-//! hygiene checks. If no node has a known use, the fitness is unknown and only the values in
-//! [`Floors`] are compared. This module must never read a clock or anything outside the given
-//! corpus and its uses.
+//! Links, freshness and utility do not affect the composite, and a maturity label can only lower
+//! it; `health.rs` reports on all of them as hygiene checks. If no node has a known use, the
+//! fitness is unknown and only the values in [`Floors`] are compared. This module must never read a
+//! clock or anything outside the given corpus and its uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +16,7 @@ use super::index::Search;
 use super::uses::{Resolver, UsedNode, Uses};
 use super::{Corpus, Maturity, Node, NodeKind, rounded};
 
-/// The largest drop in a measure or in a value of [`Floors`], within one iteration, that does not
-/// count as a regression.
+/// The largest drop in a measure or in a value of [`Floors`] that does not count as a regression.
 pub const MAX_DROP: f64 = 0.05;
 /// Number of search results to examine for each question.
 const DEPTH: usize = 10;
@@ -55,7 +54,7 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
 /// The values that are checked for a regression even if no uses are known.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Floors {
-    /// Number of active nodes with distinct text.
+    /// Number of distinct texts among the active nodes.
     pub active: usize,
     /// Share of the fixed questions for which some node contains at least half of the words.
     pub answered: f64,
@@ -110,8 +109,8 @@ pub fn fitness(corpus: &Corpus, uses: &Uses, date: Date) -> Fitness {
 }
 
 /// Returns the number of active, unproven nodes that count neither for nor against the corpus:
-/// patterns that runner compiled on subjects with at least [`FEWEST`] nodes that it did not write,
-/// and learnings that it harvested in the last [`TRIAL_DAYS`] days.
+/// patterns that runner compiled on subjects with at least [`FEWEST`] nodes by other authors, and
+/// learnings that runner harvested in the last [`TRIAL_DAYS`] days.
 fn unjudged(corpus: &Corpus, proven: &BTreeSet<&UsedNode>, date: Date) -> usize {
     let mut sources: BTreeMap<&str, usize> = BTreeMap::new();
     for subject in corpus.active().filter(|node| !node.generated).flat_map(|it| &it.subjects) {
@@ -175,7 +174,8 @@ fn floors(search: &Search<'_>) -> Floors {
 }
 
 /// Returns the measures and [`Floors`] values that fell by more than `max_drop`, each with its name
-/// and its drop. A measure that is missing from `after` counts as 0.
+/// and its drop. A measure that is missing from `after` is treated as 0, and the drop in the number
+/// of active nodes is relative.
 pub fn regressions(before: &Fitness, after: &Fitness, max_drop: f64) -> Vec<(String, f64)> {
     let mut fell: Vec<(String, f64)> = before
         .metrics

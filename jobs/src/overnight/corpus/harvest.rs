@@ -23,7 +23,7 @@ use super::{Changes, Corpus};
 
 /// Minimum number of words in a learning.
 const WORDS: usize = 8;
-/// Minimum similarity at which a learning counts as already known to the corpus.
+/// Minimum similarity to a node at which a learning is already known to the corpus.
 const KNOWN: f64 = 0.7;
 /// Minimum share of a learning's words that a node must contain to be listed as related.
 const RELATED: f64 = 0.4;
@@ -41,7 +41,7 @@ pub struct CommitSource {
     pub paths: Vec<String>,
 }
 
-/// The notes from a session, in a markdown file.
+/// The notes from a session, in a Markdown file.
 #[derive(Clone, Debug)]
 pub struct NoteSource {
     /// The file's path, relative to the project.
@@ -78,7 +78,7 @@ pub struct Harvest {
     /// Number of files with notes.
     pub notes: usize,
     pub added: Vec<Harvested>,
-    /// Number of learnings that were already known.
+    /// Number of learnings that were already known, including those whose files oscillate.
     pub known: usize,
     /// Number of passages rejected as learnings, because they lack a situation, a cause or an
     /// action.

@@ -2,7 +2,7 @@
 //!
 //! Hygiene is a set of named metrics from 0 to 1, each with a minimum. It never affects the
 //! fitness. A test checks that `docs/guide/corpus.md` contains the same definitions. This module
-//! must never read a clock or anything outside the given corpus.
+//! must never read a clock or anything outside the given corpus and its uses.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::links::{Links, has_evidence};
 use super::uses::Uses;
 use super::{Corpus, CorpusProblem, NodeKind, rounded};
 
-/// Minimum similarity at which two nodes of the same kind count as duplicates.
+/// Minimum similarity at which two nodes of the same kind are duplicates.
 pub const SAME: f64 = 0.8;
 /// Maximum number of paths in each list of the report.
 const NAMED: usize = 50;
@@ -246,7 +246,7 @@ pub(super) fn repeats(corpus: &Corpus) -> BTreeMap<String, String> {
                 continue;
             };
             let (better, worse) = if a.standing() <= b.standing() { (a, b) } else { (b, a) };
-            // A node already known to duplicate another node is not paired again.
+            // A node that is already known as a duplicate is not paired again.
             if repeated.contains_key(&better.path) || repeated.contains_key(&worse.path) {
                 continue;
             }

@@ -49,7 +49,7 @@ pub struct Index {
     /// The key of the indexed corpus ([`Corpus::key`]).
     key: Option<Digest>,
     /// For each node, in the order of [`Corpus::nodes`], the smallest scope that contains the node,
-    /// and its number of terms.
+    /// and the node's number of terms.
     nodes: Vec<(Scope, u32)>,
     /// The position of each term in `postings`.
     terms: HashMap<Box<str>, u32>,
@@ -245,7 +245,7 @@ impl<'a> Search<'a> {
     }
 
     /// Returns the positions of at most `limit` nodes, ranked by how well their titles and bodies
-    /// match the question. Labels and dates do not count.
+    /// match the question. Matches in subjects have no weight, and dates are ignored.
     pub fn by_relevance(&self, question: &str, limit: usize) -> Vec<usize> {
         let [title, body, _] = WEIGHTS;
         let asked = asked_terms(question);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn scores_are_those_of_fts5() {
+    fn scores_match_fts5() {
         let notes = [
             ("retry jitter", "retry retry upload network", "net"),
             ("tea", "green tea leaf", "shop"),

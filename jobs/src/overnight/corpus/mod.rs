@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Every step is a pure function of a corpus, a date and its arguments, so the same input yields
-//! the same bytes. No step may write a file. A node that cannot be read is reported and stays
+//! the same bytes. No step may write a file. A node that cannot be read is reported and left
 //! unchanged.
 
 pub mod bench;
@@ -53,7 +53,7 @@ pub const MOST: usize = 2_000;
 /// Changes to files inside [`FOLDER`]: a file's new content, or `None` to remove it.
 pub type Changes = BTreeMap<String, Option<Vec<u8>>>;
 
-/// A file or entry that could not be read or understood, and stays unchanged.
+/// A problem with a file or an entry, which is left unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct CorpusProblem {
     /// The file's path, relative to [`FOLDER`].
@@ -118,7 +118,7 @@ impl Corpus {
     }
 
     /// Applies changes to the nodes and the work items, and discards the index and the repeats. The
-    /// other fields stay unchanged.
+    /// other fields are not updated.
     pub fn apply(&mut self, changes: &Changes) {
         if changes.is_empty() {
             return;

@@ -1,4 +1,4 @@
-//! A node: a markdown file with the parsed values of its front matter.
+//! A node: a Markdown file with the parsed values of its front matter.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use runner_text::front_matter::{self, edit};
 use runner_text::markdown;
 use serde::Serialize;
 
-/// The kind of node, determined by the folder that the node is in.
+/// The kind of a node, which its folder determines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -111,9 +111,9 @@ pub struct Node {
     /// Digest of the complete file.
     pub digest: Digest,
     pub maturity: Maturity,
-    /// The status in the node's front matter.
+    /// The status in the node's front matter, in lower case; empty if there is none.
     pub status: String,
-    /// The utility from the front matter, from 0 to 1.
+    /// The utility from the front matter. Its users limit it to the range from 0 to 1.
     pub utility: Option<f64>,
     pub date: Option<Date>,
     pub last_cited: Option<Date>,

@@ -1,14 +1,14 @@
 //! Records the files that nightly runs add and remove, to detect files that oscillate.
 //!
 //! The history is stored next to the corpus, in `.agents/overnight/oscillation.json`. A damaged
-//! history counts as empty, because the history only holds changes back and attributes the uses of
-//! removed nodes.
+//! history is treated as empty, because the history is used only to hold back changes and to
+//! attribute the uses of removed nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of direction changes at which a file counts as oscillating.
+/// Minimum number of direction changes at which a file is oscillating.
 pub const TURNS: usize = 3;
 /// Number of events to keep for each file.
 const KEPT: usize = 8;
@@ -36,7 +36,7 @@ pub struct FileHistory {
 }
 
 impl FileHistory {
-    /// Parses a history. A damaged history counts as empty.
+    /// Parses a history, or returns an empty history if it is damaged.
     pub fn parse(bytes: &[u8]) -> Self {
         serde_json::from_slice(bytes).unwrap_or_default()
     }

@@ -39,7 +39,8 @@ pub struct NodeUse {
     pub date: Date,
     /// False if the node misled its user.
     pub helped: bool,
-    /// The task or query for which the node was used, if it is known.
+    /// The task or query for which the node was used; empty if it is unknown or contains the node's
+    /// name.
     pub question: String,
 }
 
@@ -97,8 +98,8 @@ impl Uses {
         self.events.is_empty()
     }
 
-    /// Adds the nodes cited by finished or failed work items. An item written by runner does not
-    /// count as a use.
+    /// Adds the nodes cited by finished or failed work items, and counts these items. An item
+    /// written by runner is counted, but does not count as a use.
     pub fn add_work(&mut self, corpus: &Corpus) {
         let known = known(corpus);
         for item in &corpus.work.items {
@@ -129,8 +130,9 @@ impl Uses {
         }
     }
 
-    /// Adds the nodes cited in commit messages. A commit that changes only the corpus, or that was
-    /// made on behalf of runner, does not count as a use.
+    /// Adds the nodes cited in commit messages, and records the paths that each commit changed. A
+    /// commit that changes only the corpus, or that was made on behalf of runner, does not count as
+    /// a use.
     pub fn add_commits(&mut self, commits: &[CommitSource], corpus: &Corpus) {
         let known = known(corpus);
         for commit in commits {
@@ -153,8 +155,8 @@ impl Uses {
     }
 
     /// Adds the rows of a citations file. A row that merely records that a node was offered does
-    /// not count as a use, unless it contains feedback. Returns the number of rows that could not
-    /// be parsed.
+    /// not count as a use, unless it contains feedback. Returns the number of rows without a node
+    /// or a date.
     pub fn add_citations(&mut self, text: &str) -> usize {
         let mut odd = 0;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {

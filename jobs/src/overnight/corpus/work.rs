@@ -41,7 +41,7 @@ pub struct WorkItem {
     pub finder_evidence: Option<String>,
     /// The date on which the work was found, if that was before the row was written.
     pub found_at: Option<String>,
-    /// The repository that the item belongs to.
+    /// The repository that the work concerns.
     pub target_repo: Option<String>,
     /// How confident the author was in the item.
     pub confidence: Option<String>,

@@ -189,7 +189,8 @@ impl Night<'_, '_> {
     }
 
     /// Runs one pass for each councillor that can be asked, and the creative lane's pass. A pass
-    /// that an earlier attempt of this run has already paid for is not repeated.
+    /// that an earlier attempt of this run completed is not repeated if the question and the
+    /// answer's file are unchanged.
     fn passes(
         &mut self,
         packet: &CouncilPacket,
@@ -204,7 +205,7 @@ impl Night<'_, '_> {
             let known =
                 earlier.as_ref().and_then(|it| it.again(&record.question, &one.runner, one.lane));
             let known = known.filter(|(_, said)| said.artifact == one.file);
-            let kept = known.filter(|(_, said)| self.is_so(said));
+            let kept = known.filter(|(_, said)| self.is_unchanged(said));
             let Some((pass, _)) = kept else {
                 self.drop(&one.file);
                 planned.push(one);
@@ -359,7 +360,7 @@ impl Night<'_, '_> {
         self.soft(STEPS[1], &format!("{reported}; {}", each.join("; ")));
     }
 
-    /// Records the source of each morning packet.
+    /// Records the source and the supporters of each morning packet.
     pub(super) fn trace(&mut self, counsel: &mut CouncilResult, packets: &[Packet]) {
         if let Some(record) = &mut counsel.record {
             record.trace(packets, counsel.synthesis.as_ref());
@@ -386,7 +387,7 @@ impl Night<'_, '_> {
         }
     }
 
-    fn is_so(&self, said: &ShownArtifact) -> bool {
+    fn is_unchanged(&self, said: &ShownArtifact) -> bool {
         let bytes = read_in(self.ctx.files.root(), self.out.path_of(&said.artifact), DOCUMENT);
         bytes.is_ok_and(|bytes| Digest::of(&bytes).to_string() == said.sha256)
     }
@@ -455,8 +456,8 @@ pub fn refused(council: Option<&Value>) -> Vec<String> {
     unheard.into_iter().flatten().filter_map(of).collect()
 }
 
-/// Describes the council for the dreamscape: the number of councillors who answered, and the number
-/// of those who take the leading position, with its kind of work.
+/// Describes the council for the dreamscape: the number of councillors who answered, the number of
+/// those who take the leading position, and the kind of work that this position recommends.
 pub fn describe(council: Option<&Value>) -> String {
     let Some(council) = council else {
         return "not convened".to_owned();

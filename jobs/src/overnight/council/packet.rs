@@ -20,8 +20,8 @@ pub const KINDS: [&str; 6] = ["research", "implement", "validate", "repair", "pr
 pub const CONFIDENCES: [&str; 3] = ["low", "medium", "high"];
 /// Maximum number of lines in one list.
 const LINES: usize = 8;
-/// Maximum size of the packet in bytes. Together with the instructions, a packet of this size fits
-/// the 8,192-token context window of a small local model.
+/// Size in bytes to which the packet is shortened if possible. Together with the instructions, a
+/// packet of this size fits the 8,192-token context window of a small local model.
 const WINDOW: usize = 20_000;
 /// Maximum length of a line in characters.
 const LONGEST: usize = 280;
@@ -34,7 +34,7 @@ pub struct CouncilPacket {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal: Option<String>,
     pub date: String,
-    /// The current fitness of the corpus, or `None` if no uses of it are known.
+    /// The current fitness of the corpus, or `None` if no uses are known.
     pub fitness: Option<f64>,
     /// The change in the fitness during the night.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ pub struct CouncilRecord {
     pub packet: ShownArtifact,
     /// The digest of the question put to the councillors, excluding the night's progress so far.
     pub question: String,
-    /// The passes, in the order of the configuration.
+    /// The passes, in the order of the configuration, with the creative lane's pass last.
     pub passes: Vec<Pass>,
     /// The morning packets, ordered by rank.
     pub packets: Vec<TracedPacket>,

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The caller sets the councillor's name. Every choice must come from the offer, or the whole
-//! answer is rejected. Every string is shortened to one line. An answer is never repaired.
+//! answer is rejected. Every string is reduced to one line, and long strings and lists are
+//! truncated. An answer is never repaired in any other way.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ fn strict(properties: Value) -> Value {
     })
 }
 
-/// Checks an answer. `redact` removes secrets from its strings.
+/// Checks an answer and converts it to a report. `redact` removes secrets from its strings.
 ///
 /// # Errors
 /// Returns the reason why the answer cannot be used.
@@ -131,7 +132,7 @@ pub fn read(
     })
 }
 
-/// Checks the creative lane's answer.
+/// Checks the creative lane's answer and converts it to a [`Wildcard`].
 ///
 /// # Errors
 /// Returns the reason why the answer cannot be used.

@@ -42,10 +42,10 @@ pub struct Synthesis {
     pub confidence: String,
     /// The number of councillors who take the leading position, out of all who answered.
     pub agreement: Agreement,
-    /// The points on which the councillors disagree.
+    /// The points on which the councillors disagree, or `None` if they agree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
-    /// All positions, ordered by number of councillors, highest first.
+    /// All positions. Those with the most councillors come first.
     pub positions: Vec<Position>,
     /// The candidates that at least one councillor supports.
     pub backed: Vec<BackedCandidate>,
@@ -85,8 +85,8 @@ pub struct Agreement {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
     pub recommended_kind: String,
-    /// The candidate to begin with, or the text of the first action if the councillor supports no
-    /// candidate.
+    /// The id of the candidate to begin with, or the text of the first action if the councillors
+    /// support no candidate.
     #[serde(default)]
     pub target: String,
     /// The councillors who take the position, in their own words.
@@ -242,7 +242,7 @@ fn tension(positions: &[Position]) -> Option<String> {
     }
     (!low.is_empty() && !high.is_empty()).then(|| {
         format!(
-            "all would {kind}, but {} is sure of it and {} is not",
+            "all would {kind}, with high confidence: {}; with low confidence: {}",
             names(high.into_iter()),
             names(low.into_iter())
         )

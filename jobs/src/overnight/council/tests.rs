@@ -124,8 +124,8 @@ fn majority_leads_and_other_positions_are_kept() {
     let reported = synthesize("R", &reports, Some(&lane), &unheard).unwrap();
     assert_eq!(reported.recommended_kind, "repair");
     assert_eq!((reported.agreement.voices, reported.agreement.of), (2, 3));
-    // The leading position quotes its most confident councillor and has the confidence of its least
-    // confident one.
+    // The synthesis quotes the most confident councillor of the leading position and has the
+    // confidence of the least confident one.
     assert_eq!((reported.said_by.as_str(), reported.confidence.as_str()), ("c", "low"));
     assert_eq!(reported.positions[1].voices[0].recommended_first_action, "Read more");
     assert_eq!(reported.backed[0].voices, ["b", "c"]);
@@ -136,7 +136,7 @@ fn majority_leads_and_other_positions_are_kept() {
         "b would repair (“Mend it”) and c would repair (“Mend that”); a would research (“Read more”)"
     );
     assert_eq!(reported.unheard, unheard);
-    // A wildcard is marked and never becomes the first action.
+    // Every wildcard is listed and marked.
     assert_eq!(reported.wildcards.len(), 4);
     assert!(reported.wildcards.iter().all(|it| it.wildcard));
     assert_eq!(check(&serde_json::to_value(&reported).unwrap(), "council-synthesis"), []);
@@ -153,7 +153,7 @@ fn tension_covers_target_and_confidence() {
     assert_eq!(reported, "a would repair (“Mend it”); b would repair (“Mend that”)");
     let unsure = report("b", "repair", "Mend it", "low", &["dream-1"]);
     let reported = of(&[one.clone(), unsure]).unwrap();
-    assert!(reported.contains("a is sure of it and b is not"), "{reported}");
+    assert!(reported.contains("high confidence: a; with low confidence: b"), "{reported}");
     assert_eq!(of(&[one, report("b", "repair", "Mend it", "medium", &["dream-1"])]), None);
 }
 
@@ -178,7 +178,7 @@ proptest! {
         reports in proptest::collection::vec(any_report(), 1..8),
         seed in any::<u64>(),
     ) {
-        // Keep one report per runner, as in a real council.
+        // A real council has only one report per runner.
         let mut own: Vec<Report> = Vec::new();
         for report in reports {
             if own.iter().all(|it| it.runner != report.runner) {
@@ -208,7 +208,7 @@ proptest! {
     }
 }
 
-/// Checks that no report is lost or counted twice, and that no wildcard is counted.
+/// Checks that no report is lost or counted twice, and that every wildcard is marked.
 fn check_complete(reported: &Synthesis, reports: &[Report]) -> Result<(), TestCaseError> {
     let voices: usize = reported.positions.iter().map(|it| it.voices.len()).sum();
     prop_assert_eq!(voices, reports.len());
