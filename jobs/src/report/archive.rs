@@ -99,7 +99,7 @@ pub fn report(
     }
 }
 
-/// Reads the published report in a folder of the project.
+/// Reads the published report in a folder of the project, or returns `None` if it cannot be read.
 fn published(root: &Path, folder: &str) -> Option<NightReport> {
     let text = read_in(root, root.join(folder).join("report.json"), DOCUMENT).ok()?;
     serde_json::from_slice(&text).ok()

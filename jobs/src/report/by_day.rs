@@ -1,5 +1,5 @@
-//! The curators' runs since the previous night that belong to no night: daytime work is reported in
-//! the morning.
+//! The curators' runs outside nights since the previous night, so that the morning report includes
+//! the work done by day.
 //!
 //! Skipped and deferred runs are left out, because such a run occurs every few minutes.
 
@@ -9,8 +9,7 @@ use runner_engine::store::{Night, RunFilter, RunState, Store, StoreError};
 
 use crate::curator::KIND;
 
-/// Number of a job's most recent runs to examine. A day with one run a minute stays below this
-/// limit.
+/// Number of a job's most recent runs to examine. A day with one run a minute is below this limit.
 const RUNS: u32 = 2_000;
 /// Maximum number of lines to return. One more line gives the number of lines left out.
 const LINES: usize = 200;

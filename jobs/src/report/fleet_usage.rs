@@ -95,7 +95,8 @@ fn fact<T: Default + DeserializeOwned>(facts: &Map<String, Value>, name: &str) -
 }
 
 impl FleetUsage {
-    /// Describes the usage line by line: one line for each host, then the sum and the limits.
+    /// Describes the usage line by line: one line for each host, then one with the sum and the
+    /// limits.
     pub fn lines(&self) -> Vec<String> {
         let hosts = self.hosts.iter().map(|it| {
             let runs = counted(it.jobs.len(), "run");

@@ -28,8 +28,8 @@ const REPLY: usize = 2_000;
 /// Reads a night from the database, and adds details from the artifacts of its runs.
 ///
 /// # Errors
-/// Returns a [`StoreError`] if the database cannot be read. An artifact that cannot be read is
-/// identified in the report itself.
+/// Returns a [`StoreError`] if the database cannot be read. An artifact that cannot be read does
+/// not cause an error.
 pub fn whole(
     store: &Store,
     night: NightId,
@@ -51,8 +51,8 @@ pub fn whole(
     Ok(report)
 }
 
-/// Adds the last lines of the log and output to the runs that began, starting with those that did
-/// not succeed.
+/// Adds the last lines of the log and output, and the models' replies, to the first [`WITH_FILES`]
+/// runs that began, starting with those that did not succeed.
 fn read_files(state: &Path, runs: &mut [RunLine]) {
     let mut began: Vec<&mut RunLine> =
         runs.iter_mut().filter(|run| run.started.is_some()).collect();
@@ -148,7 +148,8 @@ pub fn gather(
     };
     report.not_run = not_run(&report, missed_jobs);
     if row.closed.is_none() && now < row.closes {
-        // A run that was never deferred is still waiting for its first attempt.
+        // While the night is open, a job that was never deferred still awaits its first attempt, so
+        // it is not listed.
         let put_off =
             |job: &str| report.runs.iter().any(|it| it.job == job && it.outcome.is_some());
         report.not_run.retain(|it| it.because != NotRunReason::Waiting || put_off(&it.job));

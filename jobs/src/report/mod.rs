@@ -93,7 +93,8 @@ fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
 /// Builds and stages the report of the night that this run belongs to.
 ///
 /// # Errors
-/// Returns an error if the database cannot be read, or the report cannot be staged.
+/// Returns an error if this run belongs to no night, if the database cannot be read, or if the
+/// report cannot be staged.
 pub fn run(ctx: &mut Context<'_>) -> Result<Finished, JobError> {
     let (report, name) = ctx.recording.through(NIGHT, "", || summarize(ctx))?;
     let folder = format!("{FOLDER}/{name}");
@@ -125,7 +126,7 @@ mod tests {
     fn report_of_another_night_is_never_overwritten() {
         let root = tempfile::tempdir().unwrap();
         let at = |second| Timestamp::from_second(second).unwrap();
-        let tell = |name: &str, opened| {
+        let publish = |name: &str, opened| {
             let folder = root.path().join(FOLDER).join(name);
             fs::create_dir_all(&folder).unwrap();
             let text = json!({ "opened": at(opened), "night": name }).to_string();
@@ -133,13 +134,13 @@ mod tests {
         };
         let place = |night: &str, opened| folder_name(root.path(), night, at(opened));
         assert_eq!(place("2026-01-10", 1), "2026-01-10");
-        tell("2026-01-10", 1);
+        publish("2026-01-10", 1);
         assert_eq!(place("2026-01-10", 1), "2026-01-10", "the night keeps its folder");
         assert_eq!(place("2026-01-10", 2), "2026-01-10-2");
-        tell("2026-01-10-2", 2);
+        publish("2026-01-10-2", 2);
         assert_eq!(place("2026-01-10", 2), "2026-01-10-2", "the night keeps its folder");
         assert_eq!(place("2026-01-10-2", 3), "2026-01-10-3");
-        // A report folder without `report.json` still belongs to another night.
+        // A report folder without a valid `report.json` is never reused.
         let folder = root.path().join(FOLDER).join("2026-01-10-3");
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join("report.md"), "kept").unwrap();

@@ -29,17 +29,18 @@ pub struct NightReport {
     pub project: String,
     /// The time at which the night's run window started.
     pub opened: Timestamp,
-    /// The time at which the report was built.
+    /// The time at which the night was closed or, while it is open, at which the report was built.
     pub closed: Timestamp,
-    /// The name of the worst outcome; `succeeded` if all runs succeeded.
+    /// The name of the worst outcome of a run; `succeeded` if no run has an outcome.
     pub worst: String,
     /// The total amounts spent by all runs of the night.
     pub spent: Amounts,
-    /// The runs, ordered by scheduled time.
+    /// The runs, in the order in which they were recorded.
     pub runs: Vec<RunLine>,
     /// The jobs that were due and have no outcome yet.
     pub open: Vec<String>,
-    /// The enabled jobs that were due that night and did not run, worst first.
+    /// The jobs that were due that night and did not run, in the order of the runs. Jobs that only
+    /// missed a scheduled time come last.
     #[serde(default)]
     pub not_run: Vec<NotRun>,
     /// Scheduled times that passed while no process could run them, found when this night was
@@ -53,8 +54,8 @@ pub struct NightReport {
     /// Amounts granted on top of the nightly and daily caps, with who granted them and why.
     #[serde(default)]
     pub grants: Vec<String>,
-    /// Alerts that were raised, continued or ended during the night, and alerts that were not
-    /// delivered.
+    /// Alerts that were raised, continued or ended since the night opened, with their undelivered
+    /// messages.
     #[serde(default)]
     pub alerts: Vec<String>,
     /// Number of messages about these alerts that were not delivered.
@@ -92,7 +93,7 @@ pub struct NightReport {
     pub first: Vec<NextStep>,
 }
 
-/// Outcome names from best to worst, which determine the exit status of a night.
+/// Outcome names from best to worst. [`NightReport::worst`] is the last of them that occurs.
 pub(super) const ORDER: [&str; 9] = [
     "succeeded",
     "skipped",
@@ -128,8 +129,8 @@ impl NightReport {
         held.filter(|held| matches!(held, InhibitLevel::Nothing | InhibitLevel::ForAWhile)).count()
     }
 
-    /// Lists the jobs that did not run, each with the category of the reason. Returns `None` if all
-    /// ran.
+    /// Names at most three jobs that did not run, each with the category of the reason, and counts
+    /// the others. Returns `None` if all ran.
     pub fn describe_not_run(&self) -> Option<String> {
         const NAMED: usize = 3;
         let named = self.not_run.iter().take(NAMED);
@@ -143,7 +144,8 @@ impl NightReport {
         }
     }
 
-    /// Returns the count of each outcome, or an empty string if nothing was due.
+    /// Returns the count of each outcome and of the unfinished jobs, or an empty string if nothing
+    /// was due.
     fn outcomes(&self) -> String {
         let mut counts: Vec<(&str, usize)> = Vec::new();
         for word in ORDER {
@@ -178,7 +180,7 @@ impl NightReport {
     }
 }
 
-/// An enabled job that was due and did not run.
+/// A job that was due and did not run.
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct NotRun {
     pub job: String,

@@ -2,8 +2,7 @@
 //! command.
 //!
 //! The module is pure and uses only the report. Every command is a runner command, except a
-//! packet's command, which comes from the night's configuration. The list is short enough for an
-//! overview.
+//! packet's command, which comes from the night's configuration.
 
 use runner_engine::outcome::{Class, Outcome, SkipReason};
 use runner_text::counted;

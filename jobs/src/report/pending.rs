@@ -101,8 +101,8 @@ fn critical(root: &Path, folder: &str) -> Vec<PendingItem> {
     events.iter().map(item).collect()
 }
 
-/// Reads the items left by these runs, and the open critical events from the curator's folder. The
-/// kinds are in a fixed order.
+/// Reads the items left by these runs, and the open critical events from the curator's folder, and
+/// orders them by kind.
 pub(super) fn read(root: &Path, runs: &[RunLine], curator_folder: &str) -> Vec<PendingItem> {
     let Ok(reader) = Reader::open(root, LARGEST) else {
         return Vec::new();

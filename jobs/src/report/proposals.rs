@@ -97,12 +97,12 @@ impl ReportedProposal {
         self.decided.is_none() && !self.obsolete
     }
 
-    /// Describes the age of a proposal from an earlier night.
+    /// Describes the age of the proposal, or returns `None` if it is less than a day old.
     pub fn age(&self) -> Option<String> {
         (self.days > 0).then(|| counted(self.days, "day"))
     }
 
-    /// Returns whether the user should look at an idea that is kept even though it may be done or a
+    /// Returns whether the user should check an idea that is kept even though it may be done or a
     /// duplicate.
     pub fn is_perhaps(&self) -> bool {
         let claimed = matches!(self.status, IdeaStatus::Implemented | IdeaStatus::Duplicate);
@@ -147,7 +147,7 @@ pub struct WaitingProposals {
 }
 
 /// Counts these jobs' proposals that are awaiting a decision, and the ideas that may be done or
-/// duplicates. A folder that cannot be read counts as empty.
+/// duplicates. A folder that cannot be read is treated as empty.
 pub fn waiting(root: &Path, jobs: &DreamJobs) -> WaitingProposals {
     let mut found = WaitingProposals::default();
     for (_, book) in books(root, jobs) {
@@ -206,7 +206,6 @@ pub(super) fn read(
             }
         };
         let one = jobs.len() == 1 && job == "dream";
-        // The option that selects this dream job in a command.
         let flag = if one { String::new() } else { format!(" --job {}", shell_word(job)) };
         let past = PastDecisions::of(&book, until);
         for item in &book.items {
@@ -335,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn perhaps_done_ideas_stay_until_decided() {
+    fn perhaps_done_ideas_are_listed_until_decided() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for name in ["a", "b", "c"] {

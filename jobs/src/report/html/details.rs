@@ -12,12 +12,12 @@ use crate::report::model::NightReport;
 use crate::report::refusals::Refusal;
 use crate::report::run_line::RunLine;
 
-/// Returns whether a run started a program with its sandbox off.
+/// Returns whether a run started a program without a sandbox.
 pub(super) fn is_unconfined(run: &RunLine) -> bool {
     run.sandbox == Some(SandboxLevel::Off)
 }
 
-/// The usage of one unit, with its shares of the limit in percent.
+/// The usage of one unit, with the spent and planned shares of the limit in percent, at most 100.
 #[derive(Serialize)]
 pub(super) struct BudgetView<'a> {
     usage: &'a UnitUsage,

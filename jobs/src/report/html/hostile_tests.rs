@@ -1,5 +1,5 @@
-//! Puts text that looks like markup into every report field that takes foreign text, and checks the
-//! elements that an HTML parser then finds.
+//! Puts text that resembles markup into every report field that can contain foreign text, and
+//! checks the elements that an HTML parser and a Markdown parser then find.
 
 #![allow(clippy::print_stdout, reason = "the test prints its measurements")]
 
@@ -55,7 +55,7 @@ const DEEDS: [&str; 8] = [
     "+ADw-script+AD4-alert(1)+ADw-/script+AD4-",
 ];
 
-/// Text that markdown would treat as markup.
+/// Text that Markdown would treat as markup.
 const MARKDOWN: [&str; 21] = [
     "![x](http://evil.example/x.png)",
     "!\\[x\\](http://evil.example/x.png)",

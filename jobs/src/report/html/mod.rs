@@ -194,7 +194,8 @@ fn write_escaped(out: &mut Output, state: &mut State, value: &Value) -> Result<(
     minijinja::escape_formatter(out, state, &Value::from(shown))
 }
 
-/// Replaces a character that would hide text or change its visible order.
+/// Replaces a line feed or a tab with a space, and any other control character or character that
+/// would hide text or change its visible order with U+FFFD.
 fn visible(c: char) -> char {
     match c {
         '\n' | '\t' => ' ',

@@ -23,7 +23,7 @@ pub(super) struct Overview<'a> {
     /// The outcomes of the jobs' last attempts, ordered by tone.
     outcomes: Vec<Tally<'a>>,
     /// A job that did not run, or else the worst run, with the reason; `None` if everything went
-    /// well.
+    /// well or the run has no reason.
     worst: Option<Worst<'a>>,
     /// Number of calls that did not report their usage.
     unstated_calls: u64,

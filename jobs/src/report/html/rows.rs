@@ -84,7 +84,7 @@ fn tails(files: &LogTail) -> Vec<(String, Vec<&str>)> {
     ends.chain(replies.take(REPLIES)).collect()
 }
 
-/// The report's proposals, grouped by whether they need a decision.
+/// The report's proposals, grouped by whether they need a decision, a check or nothing.
 #[derive(Serialize)]
 pub(super) struct Proposals<'a> {
     waiting: Vec<ProposalView<'a>>,

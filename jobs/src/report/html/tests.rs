@@ -141,7 +141,7 @@ fn empty_and_crashed_nights_have_complete_pages() {
     crashed.dreamscapes = vec![crate::report::dreamscape::Dreamscape {
         job: "overnight".into(),
         run: "01R".into(),
-        missing: Some("there is no summary of it".into()),
+        missing: Some("there is no summary of the run".into()),
         ..Default::default()
     }];
     let crashed = page(crashed);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn small_changes_are_flat_and_no_figure_draws_nothing() {
+    fn small_changes_are_flat_and_ground_needs_figures() {
         let mut flat = scape();
         flat.before = Some(0.7);
         flat.land.truncate(1);
