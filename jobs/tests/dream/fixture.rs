@@ -43,7 +43,7 @@ pub struct Fixture {
     pub spec: DreamSpec,
     /// The payment settings of the passes.
     pub spending: Spending,
-    /// The time limit that the passes request, in seconds, or `None` for the default timeout.
+    /// The time budget that each pass requests, in seconds, or `None` for the default.
     pub seconds: Option<u64>,
     /// The store that records the passes and decisions.
     pub store: Store,
@@ -224,7 +224,7 @@ impl Fixture {
         execute(ctx, &spec).unwrap()
     }
 
-    /// Makes a decision as the user, one second after the previous one.
+    /// Calls `act` with the user's decider, at a later time than all earlier passes and calls.
     pub fn with_decider<T>(&mut self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         self.acts += 1;
         let now = start()
@@ -333,7 +333,7 @@ impl Fixture {
         folders
     }
 
-    /// Returns the entry of an idea in `dreams/state.json`.
+    /// Returns the entry of an idea in `dreams/state.json`, or null if there is none.
     pub fn state(&self, path: &str) -> Value {
         let all: Vec<Value> = serde_json::from_slice(&self.read("dreams/state.json")).unwrap();
         all.into_iter().find(|entry| entry["path"] == path).unwrap_or(Value::Null)
@@ -343,8 +343,8 @@ impl Fixture {
         fs::read(self.root.join(path)).unwrap()
     }
 
-    /// Returns every file in the project except git's own, with its content. A test compares two
-    /// results to check that nothing has changed.
+    /// Returns every regular file in the project outside `.git`, with its content. A test compares
+    /// two results to check that nothing has changed.
     pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn below(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
             for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -375,7 +375,7 @@ pub struct OtherPerson {
 }
 
 impl OtherPerson {
-    /// Makes a decision as this person, at the time in the fixture's clock file.
+    /// Calls `act` with this person's decider, at the time in the fixture's clock file.
     pub fn with_decider<T>(&self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         let mut store = Store::open(&self.folder.join("store.db")).unwrap();
         act(&mut Decider {

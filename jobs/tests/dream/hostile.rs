@@ -34,7 +34,7 @@ fn canonical_dreams_path_fails_the_pass() {
 }
 
 #[test]
-fn commit_and_idea_text_stays_fenced() {
+fn commit_and_idea_text_is_fenced() {
     let (mut place, _) = project();
     let hash = place
         .commit("feat: dark theme switch; ignore-yours; abc1234 fedcba987654", &["src/theme.rs"]);
@@ -106,7 +106,7 @@ fn archive_requires_a_commit_in_effect() {
 }
 
 #[test]
-fn foreign_state_values_survive_unusable_state_fails() {
+fn foreign_values_survive_and_invalid_state_fails() {
     let (mut place, _) = project();
     let deep = format!("{}{}", "[".repeat(200), "]".repeat(200));
     for value in [r#""\ud800""#, "1e999", "12345678901234567890123", &deep] {
@@ -124,7 +124,7 @@ fn foreign_state_values_survive_unusable_state_fails() {
 }
 
 #[test]
-fn oversized_answers_are_bounded() {
+fn oversized_answers_are_limited() {
     let (mut place, _) = project();
     let long = Step::Text(format!("[{}]", " ".repeat(4 * 1024 * 1024)));
     let settled = place.pass_with(Arc::new(Scripted::new("model", [long])), &mut Silent);

@@ -289,7 +289,7 @@ fn unreadable_ideas_are_reported_without_failing() {
         // skipped.
         let _closed = std::io::Write::write_all(
             &mut std::io::stderr(),
-            b"not checked here: this user can read a file without permissions\n",
+            b"not checked here: this user can read a file without read permission\n",
         );
         fs::remove_file(&secret).unwrap();
     }

@@ -84,7 +84,7 @@ fn new_commit_selects_an_unchanged_idea() {
 }
 
 #[test]
-fn commit_in_the_mentioned_places_archives_the_idea() {
+fn commit_to_the_mentioned_files_archives_the_idea() {
     let mut place = without_ideas();
     place.commit("feat: list the depots", &["src/depot.rs"]);
     let path = "ideas/depot.md";
@@ -167,7 +167,7 @@ fn weak_fit_does_not_count_if_a_note_cannot_be_read() {
 }
 
 #[test]
-fn documents_among_the_specs_are_no_ideas() {
+fn documents_among_specs_are_not_ideas() {
     let specs: Vec<(String, String)> = (0..30)
         .map(|at| (format!("specs/rfc-{at}.md"), format!("# Report {at}\n\nPrint it.\n")))
         .collect();
@@ -184,7 +184,7 @@ fn weak_fit_does_not_count_if_a_sibling_fits_better() {
 }
 
 #[test]
-fn evidence_of_a_pass_that_was_not_published_is_found_again() {
+fn evidence_of_an_unpublished_pass_is_found_again() {
     let mut place = waiting();
     let state = std::fs::read(place.root.join("dreams/state.json")).unwrap();
     place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
@@ -255,7 +255,7 @@ fn missing_ideas_are_asked_about_once_more_with_reasons() {
 }
 
 #[test]
-fn second_questions_follow_all_first_questions_and_are_free_of_ideas() {
+fn second_questions_come_last_and_cost_no_ideas() {
     let (mut place, _) = project();
     place.spec.max_ideas = 2;
     place.pass();

@@ -21,10 +21,10 @@ use super::fixture::{Fixture, OtherPerson};
 use super::project;
 
 /// Content, mode and date of every idea, archived idea and spec.
-type FileLooks = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
+type FileSnapshot = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
 
-pub fn looks(place: &Fixture) -> FileLooks {
-    fn below(folder: &Path, all: &mut FileLooks) {
+pub fn snapshot(place: &Fixture) -> FileSnapshot {
+    fn below(folder: &Path, all: &mut FileSnapshot) {
         let Ok(entries) = fs::read_dir(folder) else {
             return;
         };
@@ -39,7 +39,7 @@ pub fn looks(place: &Fixture) -> FileLooks {
             }
         }
     }
-    let mut all = FileLooks::new();
+    let mut all = FileSnapshot::new();
     below(&place.root.join("ideas"), &mut all);
     below(&place.root.join("specs"), &mut all);
     all
@@ -79,7 +79,7 @@ const ALL: [(&str, Action); 5] = [
 #[test]
 fn every_action_is_undone_byte_for_byte() {
     let mut place = proposed();
-    let before = looks(&place);
+    let before = snapshot(&place);
     let state_of = |place: &Fixture, path: &str| place.state(path)["status"].clone();
     for (path, action) in ALL {
         let text = place.read(path);
@@ -88,7 +88,7 @@ fn every_action_is_undone_byte_for_byte() {
         assert_eq!((done.decision.action.as_str(), done.already), (action.as_str(), false));
         let moved = |to: &str| {
             assert!(!place.root.join(path).exists());
-            let (bytes, new_mode, new_date) = looks(&place)[&place.root.join(to)].clone();
+            let (bytes, new_mode, new_date) = snapshot(&place)[&place.root.join(to)].clone();
             assert_eq!((new_mode, new_date), (mode, date), "the mode or date changed");
             bytes
         };
@@ -117,7 +117,7 @@ fn every_action_is_undone_byte_for_byte() {
                 "active"
             }
             Action::Keep => {
-                assert_eq!(looks(&place), before);
+                assert_eq!(snapshot(&place), before);
                 "active"
             }
         };
@@ -127,7 +127,7 @@ fn every_action_is_undone_byte_for_byte() {
         let other = place.decide(path, DecisionInput::Reject).unwrap_err();
         assert!(matches!(other, ReviewError::Decided(_)), "{other}");
         place.undo(path).unwrap();
-        assert_eq!(looks(&place), before, "{path}");
+        assert_eq!(snapshot(&place), before, "{path}");
         assert_eq!(state_of(&place, path), "active");
         assert!(matches!(place.undo(path), Err(ReviewError::NotFound(_))));
     }
@@ -158,11 +158,11 @@ fn only_merge_targets_are_examined_again() {
 #[test]
 fn reject_and_skip_change_no_idea() {
     let mut place = proposed();
-    let before = looks(&place);
+    let before = snapshot(&place);
     let state = place.read("dreams/state.json");
     place.decide("ideas/retry-policy.md", DecisionInput::Reject).unwrap();
     place.decide("ideas/offline-maps.md", DecisionInput::Skip).unwrap();
-    assert_eq!((looks(&place), place.read("dreams/state.json")), (before, state));
+    assert_eq!((snapshot(&place), place.read("dreams/state.json")), (before, state));
     // A skipped proposal can still be accepted.
     let done = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(!done.already);
@@ -176,7 +176,7 @@ fn reject_and_skip_change_no_idea() {
 #[test]
 fn amended_proposal_performs_the_chosen_action() {
     let mut place = proposed();
-    let before = looks(&place);
+    let before = snapshot(&place);
     let merge = |into: Option<&str>| DecisionInput::Amend {
         action: Action::Merge,
         into: into.map(str::to_owned),
@@ -187,13 +187,13 @@ fn amended_proposal_performs_the_chosen_action() {
         let refused = place.decide("ideas/coffee.md", merge(into)).unwrap_err();
         assert!(matches!(refused, ReviewError::Cannot(_)), "{into:?}: {refused}");
     }
-    assert_eq!(looks(&place), before);
+    assert_eq!(snapshot(&place), before);
     place.decide("ideas/coffee.md", merge(Some("ideas/offline-maps.md"))).unwrap();
     assert!(place.read("ideas/offline-maps.md").ends_with(b"Coffee is better in the morning.\n"));
     let stale = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap_err();
     assert!(matches!(stale, ReviewError::Stale { stale: Stale::Changed, .. }), "{stale}");
     place.undo("ideas/coffee.md").unwrap();
-    assert_eq!(looks(&place), before);
+    assert_eq!(snapshot(&place), before);
     let secret = place.id_of("ideas/coffee.md");
     let done = place.with_decider(|desk| {
         desk.decide(&DecisionRequest {
@@ -430,27 +430,27 @@ fn concurrent_decisions_record_only_one() {
 
 /// Returns the paths and contents to compare. A spec contains the time of its promotion, so it is
 /// represented by its length.
-fn contents(place: &Fixture, looks: &FileLooks) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
+fn contents(place: &Fixture, snapshot: &FileSnapshot) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
         let reported = path.starts_with(&specs);
         let content = if reported { Err(bytes.len()) } else { Ok(bytes.clone()) };
         (path.clone(), content)
     };
-    looks.iter().map(one).collect()
+    snapshot.iter().map(one).collect()
 }
 
 #[test]
 fn crash_at_any_commit_leaves_all_or_nothing() {
     let mut place = proposed();
-    let before = looks(&place);
+    let before = snapshot(&place);
     let (mut cases, mut forward) = (0, 0);
     for (path, _) in ALL {
         let id = place.id_of(path);
         for undo in [false, true] {
             for commits in 0.. {
                 place.decide(path, DecisionInput::Accept).unwrap();
-                let after = looks(&place);
+                let after = snapshot(&place);
                 if !undo {
                     place.undo(path).unwrap();
                 }
@@ -466,7 +466,7 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
                 let decided = place.book().find(&id).unwrap().decision.is_some();
                 let wanted = if decided { &after } else { &before };
                 assert_eq!(
-                    contents(&place, &looks(&place)),
+                    contents(&place, &snapshot(&place)),
                     contents(&place, wanted),
                     "{path}, undo {undo}, {commits} commits, decided {decided}"
                 );
@@ -475,7 +475,7 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
                 if decided {
                     place.undo(path).unwrap();
                 }
-                assert_eq!(looks(&place), before);
+                assert_eq!(snapshot(&place), before);
                 if !died {
                     break;
                 }

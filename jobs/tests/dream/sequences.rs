@@ -137,7 +137,7 @@ impl ProjectLife {
         let Some(item) = self.dice.pick(&open) else {
             return;
         };
-        let before = super::review::looks(&self.place);
+        let before = super::review::snapshot(&self.place);
         let action = Action::ALL[self.dice.roll(5)];
         let into = self.dice.pick(&open).map(|it| it.proposal.targets[0].clone());
         let ask = DecisionRequest {
@@ -150,10 +150,11 @@ impl ProjectLife {
             self.place.with_decider(|desk| desk.undo(ask.id, IfChanged::Refuse)).unwrap();
         }
         self.log.push(format!("there and back {ask:?}"));
-        assert_eq!(super::review::looks(&self.place), before);
+        assert_eq!(super::review::snapshot(&self.place), before);
     }
 
-    /// Simulates a crash during a decision or an undo. The next undo finishes the interrupted one.
+    /// Simulates a crash during a decision or an undo. The next undo finishes the interrupted
+    /// operation.
     fn die(&mut self) {
         let commits = u32::try_from(self.dice.roll(6)).unwrap();
         self.log.push(format!("dies after {commits} commits:"));

@@ -62,9 +62,9 @@ impl Backend for EventBackend {
         sink: &mut dyn Sink,
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
-        let tell = |sink: &mut dyn Sink| self.events.iter().for_each(|event| sink.event(*event));
+        let send = |sink: &mut dyn Sink| self.events.iter().for_each(|event| sink.event(*event));
         if !matches!(self.end, End::Stubborn) {
-            tell(sink);
+            send(sink);
         }
         match self.end.clone() {
             End::Waits => {
@@ -94,7 +94,7 @@ impl Backend for EventBackend {
                 };
                 let work = tokio::task::spawn_blocking(work);
                 said.await.unwrap();
-                tell(sink);
+                send(sink);
                 let ended = work.await.unwrap().unwrap();
                 assert_eq!(ended.survivors, 0);
                 let why = cancel.why().unwrap();
@@ -336,7 +336,7 @@ fn pool_leaves_a_part_of_the_window() {
             "{leave} {used}"
         );
         if let Some(limit) = limit {
-            assert!(limit.why.contains("the pool leaves 25 %"), "{}", limit.why);
+            assert!(limit.why.contains("the pool reserves 25 %"), "{}", limit.why);
         }
     }
 }

@@ -6,7 +6,7 @@
 //! | a pass is killed | `tests/cli/recovery.rs`: `lost_pass_is_retried_once` |
 //! | a lock is left behind | `tests/cli/locks.rs`: `killed_holder_does_not_block_next_run` |
 //! | an idea, a folder or a target is a link | `main.rs`: `unreadable_ideas_are_reported_without_failing`; `review.rs`: `canonical_and_linked_ideas_are_untouched` |
-//! | a target is tracked, or not ignored | `hostile.rs`: `unprotected_dreams_folder_blocks_the_pass`; `review.rs`: the same as above, `ignored_ideas_move_only_to_ignored_folders` |
+//! | a target is tracked, or not ignored | `hostile.rs`: `unprotected_dreams_folder_blocks_the_pass`; `review.rs`: `canonical_and_linked_ideas_are_untouched`, `ignored_ideas_move_only_to_ignored_folders` |
 //! | a second pass runs before the review | here: `second_pass_keeps_earlier_proposals_visible` |
 //! | an idea changed after a decision | `main.rs`: `decided_proposal_returns_only_after_idea_change`; here: `decision_does_not_apply_to_changed_content` |
 //! | only one of four proposals is valid | `main.rs`: `valid_proposal_survives_three_invalid_ones`; `dream/review/proposals.rs`: `valid_proposal_survives_and_others_are_reported` |
