@@ -151,7 +151,8 @@ pub fn plan(
 /// execution.
 ///
 /// # Errors
-/// Returns an error if a file operation fails. The next plan contains the remaining steps.
+/// Returns an error if `pause` or a file operation fails. The next plan contains the remaining
+/// steps.
 pub fn apply(
     worker: &Worker,
     plan: &CompactionPlan,
@@ -222,7 +223,7 @@ fn fold(
     remove(&worker.path(JOURNAL))
 }
 
-/// Removes an entry if its contents still match what was folded.
+/// Removes an entry unless its contents have changed since they were folded.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),

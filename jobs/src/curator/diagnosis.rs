@@ -2,9 +2,9 @@
 //! that passed afterwards, if any.
 //!
 //! A session contains many guesses. Hedged guesses are ignored, a later guess replaces an earlier
-//! one, and a guess is kept only if the session described a change and made it. A diagnosis is
-//! dropped if the user's next prompt objects to it. This module is pure and must never quote
-//! anything that the session did not contain.
+//! one, and a guess is kept only if the session described a change and made it. A diagnosis that no
+//! check confirmed is dropped if the user's next prompt objects to it. This module is pure and must
+//! never quote anything that the session did not contain.
 
 use runner_text::terms::terms;
 
@@ -67,7 +67,7 @@ const LEADS: [&str; 20] = [
     "let", "me", "i", "ll", "ve", "we", "need", "needs", "to", "should", "must", "will", "now",
     "so", "the", "fix", "fixed", "is", "by", "solution",
 ];
-/// Verbs that announce a change. Verbs for looking at something are not included.
+/// Verbs that announce a change. Verbs of inspection are not included.
 const CHANGES: &[&str] = &[
     "add",
     "added",
@@ -136,7 +136,7 @@ pub struct Diagnosis {
     pub lines: (u64, u64),
     /// The cause, on one line.
     pub title: String,
-    /// The situation, the cause, the change and the check, with quotes.
+    /// The situation (as a quotation), the cause, the change and the check, in Markdown.
     pub body: String,
 }
 
@@ -158,12 +158,12 @@ pub struct Diagnoses {
     request: String,
     error: String,
     open: Option<Open>,
-    /// The number and the line of the last event.
+    /// The number and the line of the current event.
     last: (usize, u64),
 }
 
 impl Diagnoses {
-    /// Records the position of the next event: its number and its line.
+    /// Sets the number and the line of the event that is processed next.
     pub fn at(&mut self, count: usize, line: u64) {
         self.last = (count, line);
     }
@@ -225,7 +225,7 @@ impl Diagnoses {
         }
     }
 
-    /// Records that a command succeeded, and returns the diagnosis that it confirms.
+    /// Records that a command succeeded, and returns the diagnosis that it confirms, if any.
     pub fn succeeded(&mut self, command: &str) -> Option<Diagnosis> {
         if !is_check(command) {
             return None;
@@ -259,7 +259,7 @@ impl Diagnoses {
     }
 }
 
-/// Returns the cause stated in a sentence without hedging, as a sentence of its own.
+/// Returns the cause that a sentence states without hedging, as a sentence of its own.
 fn stated(sentence: &str) -> Option<String> {
     let lower = sentence.to_lowercase();
     if sentence.contains('?') || DOUBTS.iter().any(|doubt| lower.contains(doubt)) {
@@ -328,8 +328,8 @@ mod tests {
     const CAUSE: &str = "**The issue is that** the cache file is opened before its folder exists.";
     const ACT: &str = "I'll create the folder before the file is opened.";
 
-    /// Plays a session and returns the bodies that it yields: `p` prompt, `a` answer, `x` error,
-    /// `e` edited file, `c` successful command.
+    /// Plays a session and returns the bodies of the diagnoses found. An event is a prompt (`p`),
+    /// an answer (`a`), an error (`x`), an edited file (`e`) or a successful command (`c`).
     fn play(events: &[(char, &str)]) -> Vec<String> {
         let mut diagnoses = Diagnoses::default();
         let mut found = Vec::new();
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_learned_from_guesses_and_refused_changes() {
+    fn guesses_and_rejected_changes_yield_no_diagnosis() {
         let answer = format!("{CAUSE} {ACT}");
         let doubted = answer.replace("is opened", "is probably opened");
         let unchanged = [('p', "run it"), ('a', answer.as_str()), ('c', "cargo test")];
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn person_who_goes_on_has_not_objected() {
+    fn prompt_without_objection_yields_diagnosis() {
         let answer = format!("{CAUSE} {ACT}");
         let found =
             play(&[('p', "run it"), ('a', &answer), ('e', "a.rs"), ('p', "thanks, commit")]);

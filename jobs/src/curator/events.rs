@@ -89,7 +89,7 @@ pub struct Event {
 pub struct EventStep {
     pub at: Timestamp,
     pub event: String,
-    /// The id of the event from which this one was raised.
+    /// The id of the parent event, in the first step of a child event.
     #[serde(default)]
     pub parent: Option<String>,
     /// The action: `raised`, `ask`, `told`, `raise`, `ack` or `refused`.
@@ -116,8 +116,8 @@ pub struct EventStatus {
 /// The reason an event cannot be raised or handled.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// The event has no budget left.
-    #[error("event {0} has no budget left, so it is not handled")]
+    /// The event has too little budget left.
+    #[error("event {0} has too little budget left")]
     Spent(String),
     /// There is no event with this id.
     #[error("there is no event {0:?}")]
@@ -148,8 +148,9 @@ pub struct NewEvent {
 /// Raises an event with a new budget or, if it has a parent, with part of the parent's budget.
 ///
 /// # Errors
-/// Returns an error if a text field is empty or too long, the budget exceeds [`MOST`], the parent
-/// does not exist, is acknowledged or has too little budget left, or a file operation fails.
+/// Returns an error if a text field is empty or too long, the budget exceeds [`MOST`] (or is 0 for
+/// a child event), the parent does not exist, is acknowledged or has too little budget left, or a
+/// file operation fails.
 pub fn raise(
     worker: &Worker,
     wish: NewEvent,
@@ -222,7 +223,7 @@ pub fn raise(
 ///
 /// # Errors
 /// Returns an error if no budget is left, the event has been acknowledged or does not exist, or a
-/// file operation fails. A call refused for lack of budget is recorded.
+/// file operation fails. A refusal for lack of budget is recorded.
 pub fn spend(worker: &Worker, id: &str, now: Timestamp) -> Result<u32, EventError> {
     let _held = worker.lock()?;
     let standing = find(&load(worker)?, id)?;
@@ -255,8 +256,8 @@ pub fn record_outcome(
     Ok(())
 }
 
-/// Returns all events in order, each with its current status, and the number of lines that could
-/// not be read.
+/// Returns all events in the order in which they were raised, each with its current status, and the
+/// number of lines that could not be parsed.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.

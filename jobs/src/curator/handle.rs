@@ -20,8 +20,9 @@ const RAISED: usize = 5;
 /// Asks the model about one event and raises the events that the answer requests.
 ///
 /// # Errors
-/// Returns an error if the event does not exist, its budget is used up, or no model answered. An
-/// unanswered call is still charged, but no call is charged if there is no model to call.
+/// Returns an error if the event does not exist or was acknowledged, its budget is used up, no
+/// model answered, or a file operation fails. An unanswered call is still charged, but no call is
+/// charged if there is no model to call.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);
@@ -68,7 +69,7 @@ pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Fi
     let mut raised = 0;
     for one in value["raise"].as_array().unwrap_or(&Vec::new()).iter().take(RAISED) {
         let Some(wish) = wish(&event, one) else {
-            lines.push("a further event was not understood and was ignored".to_owned());
+            lines.push("a further event is not valid and was ignored".to_owned());
             continue;
         };
         match events::raise(worker, wish, Some(&event.id), ctx.clock.wall()) {

@@ -2,9 +2,9 @@
 //! line.
 //!
 //! `learning` finds the learnings with fixed rules. A model may only drop learnings and write their
-//! titles. If the transcript continues after the chunk, the same publication queues a job for the
-//! next chunk. A session is therefore read to its end, even if a process dies. This module must
-//! never learn from text that runner wrote or from sessions that runner started.
+//! titles. If the transcript continues after a chunk without an explicit end, the same publication
+//! queues a job for the next chunk. A session is therefore read to its end, even if a process dies.
+//! This module must never learn from text that runner wrote or from sessions that runner started.
 
 use runner_text::counted;
 use std::fs::File;
@@ -31,7 +31,7 @@ use crate::{Context, JobError};
 
 /// Number of lines in a chunk, unless the job specifies the chunk's end.
 const CHUNK: u64 = 5_000;
-/// Delay before a job is tried again after finding the corpus locked.
+/// Delay before a job that found the corpus locked is tried again.
 const LOCKED_WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Maximum number of learnings from one chunk.
 const MOST: usize = 10;
@@ -85,8 +85,9 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
 /// Extracts learnings from one chunk of a transcript.
 ///
 /// # Errors
-/// Returns an error if the source does not exist, cannot be read or contains no session, or if the
-/// run was cancelled.
+/// Returns an error if the source does not exist, cannot be read, was written by runner or contains
+/// no session, if the corpus is locked, if the database cannot be used, or if the run was
+/// cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -187,7 +188,7 @@ fn locked(now: Timestamp, error: LockError) -> JobError {
     }
 }
 
-/// Returns whether a file has a line with this number.
+/// Returns whether a transcript contains an event at or after a line.
 fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     let Ok(file) = open(root, path) else {
         return false;
@@ -196,7 +197,7 @@ fn has_more(root: &Path, path: &Path, line: u64) -> bool {
     rest.skip_to(line).is_ok() && rest.place().line == line && rest.next().is_some()
 }
 
-/// Returns the job for the next chunk. Its id stays the same if the current job is repeated.
+/// Returns the job for the next chunk. Its id is the same if the current job is repeated.
 fn follow_up(job: &JobFile, source: &Source, next: u64) -> JobFile {
     let hex = Digest::of(format!("{} {next}", job.id).as_bytes()).short();
     let source = Source { path: source.path.clone(), chunk_start: Some(next), chunk_end: None };
@@ -215,7 +216,7 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
     for learning in learnings {
         let text = format!("# {}\n\n{}", learning.title, learning.body);
         let sets = near::Sets::of(&text);
-        // All learnings have many words in common, so only a close match counts as a duplicate.
+        // All learnings have many words in common, so only a close match is a duplicate.
         if known.iter().all(|other| near::jaccard(&sets, other) < near::NEAR_SHORT) {
             known.push(sets);
             kept.push(learning);
@@ -225,7 +226,7 @@ fn fresh(learnings: Vec<Learning>, there: &[String]) -> Vec<Learning> {
 }
 
 /// Chooses the learnings to write. The rule-based choice is the first [`MOST`] learnings. A model
-/// may drop learnings and write their titles.
+/// may drop learnings and write their titles. Also returns the reason if no model chose.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,

@@ -19,7 +19,7 @@ use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
 /// Maximum number of events between a failure and its fix.
 const WINDOW: usize = 60;
-/// Minimum length of a word shared by an explanation and an error.
+/// Minimum length, in bytes, of a word shared by an explanation and an error.
 const SHARED: usize = 4;
 
 /// A fact from a session that is useful in later sessions.
@@ -31,7 +31,7 @@ pub struct Learning {
     pub rule: &'static str,
     /// The title, on one line.
     pub title: String,
-    /// A description of the event, with quotes.
+    /// The text of the learning in Markdown, with quotations from the session.
     pub body: String,
 }
 
@@ -45,8 +45,8 @@ struct FailedCall {
     why: String,
     /// The sentence in the session that explains the error.
     cause: Option<String>,
-    /// Whether a file has been changed since. In that case, the change is the fix, not the next
-    /// call.
+    /// Whether a file has been changed since the failure. In that case, the change is the fix, not
+    /// the next call.
     edited: bool,
 }
 
@@ -126,8 +126,8 @@ impl Finder {
         }
     }
 
-    /// Records the text as an explanation of each open failure whose error shares a distinctive
-    /// word with the text.
+    /// Records the cause stated in `text` as the explanation of each unexplained failure whose
+    /// error shares a word of at least [`SHARED`] bytes with the cause.
     fn explain(&mut self, text: &str) {
         let Some(cause) = cause(text) else { return };
         let own = terms(&cause);

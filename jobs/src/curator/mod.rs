@@ -69,8 +69,9 @@ pub struct JobProduct {
 /// Processes the waiting job files.
 ///
 /// # Errors
-/// Returns an error if there is nothing to do, the worker's folder cannot be used, or the run was
-/// cancelled. A job file that cannot be processed does not fail the run.
+/// Returns an error if there is nothing to do, jobs only waited, the worker's folder or the
+/// database cannot be used, or the run was cancelled. A job file that cannot be processed does not
+/// fail the run.
 pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
     let worker = Worker::of(ctx.files.root(), &spec.worker_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
@@ -110,7 +111,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         status.begin(&worker, &claimed.job.id, now);
         ctx.progress.step("job files", u64::from(at), u64::from(spec.batch));
         if let Err(error) = one(ctx, spec, &worker, &claimed, &mut reported) {
-            // This run publishes nothing, so the jobs that it completed go back into the queue.
+            // This run publishes nothing, so the jobs that it completed are returned to the queue.
             for claimed in &reported.claimed {
                 worker.put_back(claimed, None).map_err(|error| io("use", &worker, error))?;
             }
@@ -118,7 +119,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
             status.set(&worker, WorkerState::Idle, ctx.clock.wall());
             return Err(error);
         }
-        // A returned job may have killed its earlier process, so the run ends after this job.
+        // A returned job may have killed its earlier process, so the run ends after it.
         if claimed.job.returned > 0 {
             break;
         }
@@ -127,7 +128,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     status.done_this_hour = worker.started_within_hour(now).unwrap_or_default();
     status.last_error.clone_from(&reported.last_error);
     status.set(&worker, WorkerState::Idle, now);
-    let _told_in_the_run_too = worker_status::audit(&worker, now, &reported.lines);
+    let _also_in_the_report = worker_status::audit(&worker, now, &reported.lines);
     if reported.lines.is_empty() && ctx.cancel.is_cancelled() {
         let why = ctx.cancel.why().unwrap_or_default();
         return Err(JobError::Cancelled { why });
@@ -142,7 +143,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         };
         return Err(JobError::Nothing(why));
     }
-    // A run in which a job only waited is deferred. Otherwise, a worker would repeat it at once.
+    // A run in which jobs only waited is deferred. Otherwise, a worker would repeat it at once.
     if let (0, 0, Some((until, why))) = (reported.done, reported.failed, reported.waits.take()) {
         return Err(JobError::Wait { until, why });
     }
@@ -245,7 +246,7 @@ fn one(
             worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
             Err(error)
         }
-        // The job has not failed, so this does not count as an attempt.
+        // The job has not failed, so no attempt is counted.
         Err(JobError::Wait { until, why }) => {
             reported.back += 1;
             reported.lines.push(format!("{} waits: {why}", job.id));

@@ -23,7 +23,7 @@ use crate::{Context, JobError};
 
 /// Maximum number of drafts that one job writes.
 const MOST: usize = 5;
-/// Maximum length of an open point in characters.
+/// Maximum length of an open point, in characters.
 const LONGEST: usize = 600;
 /// Maximum number of candidates that a model may choose from.
 const SHOWN: usize = 20;
@@ -34,7 +34,7 @@ pub const MARK: &str = "generated_by";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     pub origin: SeedOrigin,
-    /// The open point, as written in the note.
+    /// The text of the open point, cut to [`LONGEST`] characters.
     pub text: String,
 }
 
@@ -171,7 +171,9 @@ fn squeezed(text: &str) -> String {
 /// Drafts ideas from the open points of notes and of the memory.
 ///
 /// # Errors
-/// Returns an error if there is nothing to read or the run was cancelled.
+/// Returns an error if the source does not exist or was written by runner, if there is neither a
+/// notes folder nor an open point from a session, if the database cannot be used, or if the run was
+/// cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -269,7 +271,8 @@ fn ideas(folder: &Path) -> Vec<String> {
 type Chosen = Vec<(Seed, String)>;
 
 /// Chooses the drafts and their titles. The rule-based choice is the first [`MOST`] seeds. A model
-/// may choose others, and it sets their order and writes their titles.
+/// may choose others, and it sets their order and writes their titles. Also returns the reason if
+/// no model chose.
 fn choose(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -411,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn generated_names_and_titles_are_sanitised() {
+    fn generated_names_and_titles_are_sanitized() {
         assert_eq!(slug("../../Etc Passwd! éè"), "etc-passwd");
         assert_eq!(slug("…"), "note");
         assert_eq!(yaml("a: b\n"), "\"a: b\\n\"");

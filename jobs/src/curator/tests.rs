@@ -346,7 +346,7 @@ fn orphaned_job_is_requeued_once_unless_done() {
     assert!(third.moved[0].why.contains("second time"));
     assert!(names(&worker, "processing").is_empty());
 
-    // A job that was published before its process died stays done.
+    // A job that was published before its process died remains done.
     let job = worker.enqueue(CuratorJobKind::DreamSeed, None, 0, now()).unwrap();
     assert!(claimed(take()).is_some());
     fs::write(worker.path("done").join(format!("{}.json", job.id)), "{}").unwrap();
@@ -579,7 +579,7 @@ fn compaction_survives_crashes_without_loss() {
 }
 
 #[test]
-fn old_results_expire_but_queued_jobs_stay() {
+fn old_results_expire_but_queued_jobs_remain() {
     let (_folder, worker) = place();
     for part in ["done", "failed", "findings", "queue"] {
         fs::write(worker.path(part).join("a.json"), "{}").unwrap();

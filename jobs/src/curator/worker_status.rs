@@ -63,8 +63,8 @@ impl WorkerStatus {
         serde_json::from_slice(&text).ok()
     }
 
-    /// Returns whether the process that wrote the status is alive on this host. Returns `false` if it
-    /// ran on another host.
+    /// Returns whether the process that wrote the status is alive on this host. Returns `false` if
+    /// it ran on another host.
     pub fn is_alive(&self) -> bool {
         let owner =
             ProcessIdentity { pid: self.pid, start: self.pid_start, boot: self.boot.clone() };

@@ -245,7 +245,7 @@ fn has_scheme(to: &str) -> bool {
     })
 }
 
-/// Resolves `to` relative to the note `from`. Returns `None` if the path leads out of the vault.
+/// Resolves `to` relative to the note `from`. Returns `None` if the path is outside the vault.
 fn joined(from: &str, to: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
@@ -303,7 +303,7 @@ fn titles(notes: &[LintNote], findings: &mut Vec<LintFinding>) {
                 .map(|other| other.path.as_str())
                 .take(3)
                 .collect();
-            let message = format!("{} has the same title", others.join(", "));
+            let message = format!("the title is the same as in {}", others.join(", "));
             findings.push(found(note, 1, "duplicate-title", message));
         }
     }

@@ -1,4 +1,4 @@
-//! Extracts the references of one note: its links, headings, anchors and code, each with its line.
+//! Extracts a note's anchors, and its links, code spans and plain text with their line numbers.
 
 use std::collections::HashMap;
 

@@ -24,7 +24,7 @@ use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// Maximum size of a note in bytes. Larger notes are not read, and the findings name them.
+/// Maximum size of a note in bytes. Larger notes are not read, and the published files name them.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of findings to show to a model.
 const SHOWN: usize = 40;
@@ -45,10 +45,10 @@ pub struct LintFinding {
     pub suggestion: Option<String>,
 }
 
-/// Returns the notes folder.
+/// Returns the canonical path of the notes folder.
 ///
 /// # Errors
-/// Returns a message if there is no such folder.
+/// Returns a message if `dir` is a Windows path or not an existing folder.
 pub fn vault(root: &Path, dir: &str) -> Result<PathBuf, String> {
     if is_windows(dir) {
         return Err(format!(
@@ -71,8 +71,8 @@ pub(super) enum IgnoredNotes {
 }
 
 /// Returns the notes inside `one`, or inside `folder` if `one` is `None`, sorted by path and
-/// excluding the folders listed in `leave`. Also returns the problems with files that could not be
-/// read.
+/// excluding the folders listed in `leave`. Also returns a message for each file or folder that
+/// could not be read.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -151,7 +151,7 @@ fn unusable(folder: &Path) -> Option<String> {
 /// Checks the notes in the vault.
 ///
 /// # Errors
-/// Returns an error if there is no vault or the run was cancelled.
+/// Returns an error if there is no vault, the database cannot be used, or the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -218,8 +218,8 @@ fn page(findings: &[LintFinding], notes: usize, left: &[String]) -> String {
     page
 }
 
-/// Asks a model to suggest fixes for the first findings. Returns the reason if there are no
-/// suggestions.
+/// Asks a model to suggest fixes for the first [`SHOWN`] findings. Returns the reason if no model
+/// answered.
 fn suggest(
     ctx: &mut Context<'_>,
     job: &JobFile,
@@ -271,7 +271,7 @@ fn suggest(
     Ok(None)
 }
 
-/// Converts a model's text to a single line of at most 300 characters.
+/// Converts text to a single line of at most 300 characters, without control characters.
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let safe = words.join(" ").replace(char::is_control, "");

@@ -1,4 +1,4 @@
-//! Tests the lint rules on a small vault that contains each fault once, next to correct notes.
+//! Tests the lint rules on small vaults with faulty and correct notes, and the search for notes.
 
 use jiff::civil::date;
 
@@ -42,10 +42,10 @@ fn each_lint_fault_is_reported_at_its_line() {
     ];
     let reported = reported(&notes, &["img/p.png", "src", "src/here.rs"]);
     let expected = [
-        "c.md:1 duplicate-title guide/a.md has the same title",
+        "c.md:1 duplicate-title the title is the same as in guide/a.md",
         "c.md:3 stale-claim as of 2026-01-02 was 324 days ago",
         "c.md:3 stale-claim src/gone.rs does not exist",
-        "guide/a.md:1 duplicate-title c.md has the same title",
+        "guide/a.md:1 duplicate-title the title is the same as in c.md",
         "guide/a.md:3 broken-link gone.md does not exist",
         "guide/a.md:4 broken-anchor ../b.md#thrid-part: b.md has no #thrid-part; did you mean #third-part?",
         "guide/a.md:6 broken-link [[Plam]] does not exist; did you mean Plan.md?",
@@ -57,14 +57,14 @@ fn each_lint_fault_is_reported_at_its_line() {
 }
 
 #[test]
-fn missing_front_matter_is_reported_where_customary() {
+fn missing_front_matter_is_reported_if_half_have_it() {
     let with = |name: &str| note(name, "---\ntitle: x\n---\n[r](README.md)");
     let bare = note("README.md", "# Read me\n");
     let many = [with("a.md"), bare.clone()];
-    let told_many = reported(&many, &[]);
+    let reported_many = reported(&many, &[]);
     assert!(
-        told_many.iter().any(|it| it.starts_with("README.md:1 missing-front-matter")),
-        "{told_many:?}"
+        reported_many.iter().any(|it| it.starts_with("README.md:1 missing-front-matter")),
+        "{reported_many:?}"
     );
     let few = [with("a.md"), bare, note("b.md", "# B\n"), note("c.md", "# C\n")];
     assert!(!reported(&few, &[]).iter().any(|it| it.contains("missing")));

@@ -28,16 +28,15 @@ const LIST: usize = 64;
 pub struct Claim {
     /// The files moved by the search.
     pub moved: Vec<MovedFile>,
-    /// The next file to work on, if any.
     pub found: NextFile,
 }
 
 /// The outcome of a search for the next job file.
 #[derive(Debug)]
 pub enum NextFile {
-    /// A job was found, and now belongs to the caller.
+    /// A job was claimed for the caller.
     Claimed(Box<Claimed>),
-    /// No job is waiting.
+    /// No job is waiting that this claim may take.
     Empty,
     /// Jobs are waiting, but the hourly cap allows none before `until`.
     Capped {
@@ -107,7 +106,7 @@ impl<'a> Consumer<'a> {
     ///
     /// The first claim of a run, with `first` set, also recovers the files left by dead consumers.
     /// Only a first claim takes a job that was returned from a dead consumer. If such a job kills
-    /// the process again, no other job is lost.
+    /// the process again, no other job is affected.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.
@@ -181,7 +180,8 @@ impl<'a> Consumer<'a> {
         }
     }
 
-    /// Returns all waiting jobs in order, and moves files that are not jobs to `failed/`.
+    /// Returns the waiting jobs that this consumer has not claimed, in order, and moves files that
+    /// are not valid new jobs to `failed/`.
     fn inspect(&self, now: Timestamp, moved: &mut Vec<MovedFile>) -> io::Result<VecDeque<JobFile>> {
         let mut jobs = Vec::new();
         for name in names(&self.worker.path("queue"))? {

@@ -3,8 +3,8 @@
 //! Several consumers may work on one folder. A claim records the start in `logs/hour.jsonl`, writes
 //! the owner to `processing/ID.owner` and then renames the file. The lock is held during the claim
 //! but not while the job is processed. All starts are recorded, so the hourly cap applies across
-//! restarts and consumers. A start that is recorded but not used still counts, so the cap is never
-//! exceeded. This module must never follow a link out of the folder.
+//! restarts and consumers. A start that is recorded but not used still counts towards the cap, so
+//! the cap is never exceeded. This module must never follow a link out of the folder.
 
 mod claim;
 mod files;
@@ -125,7 +125,7 @@ impl Worker {
     /// Locks the folder until the returned lock is dropped.
     ///
     /// # Errors
-    /// Returns an error if the lock file cannot be opened.
+    /// Returns an error if the lock file cannot be opened or locked.
     pub fn lock(&self) -> io::Result<FileLock> {
         FileLock::wait(FileLock::open_no_link(&self.path(".lock"))?)
     }
@@ -192,7 +192,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns a claimed job to the queue. If `why` is given, this counts as a failed attempt.
+    /// Returns a claimed job to the queue. If `why` is given, it is recorded as the error of a
+    /// failed attempt.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.
@@ -280,7 +281,8 @@ fn reserved(path: &RelPath) -> Option<&'static str> {
 }
 
 /// Returns the reason an existing folder cannot be a worker's folder. Files are moved and removed
-/// in its subfolders, so a non-empty folder must have the subfolders of a queue.
+/// in its subfolders, so a folder with other visible entries must also have the subfolders of a
+/// queue.
 fn foreign(folder: &Path) -> Option<String> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

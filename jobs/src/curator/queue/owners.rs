@@ -27,8 +27,8 @@ pub(super) struct ClaimHolder {
     pub(super) run: Option<String>,
 }
 
-/// Returns whether a run is over. A dead run may have an incomplete publication, so its files stay
-/// claimed until the run is settled.
+/// Returns whether a run is over. A dead run may have an incomplete publication, so its files
+/// remain claimed until the run is settled.
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {
@@ -48,7 +48,7 @@ impl Worker {
                 continue;
             }
             let here = self.file("processing", &name);
-            let mut tell = |to, why: &str| {
+            let mut record = |to, why: &str| {
                 moved.push(MovedFile { name: id.to_owned(), to, why: why.to_owned() });
             };
             if self.file("done", &name).exists() || self.file("queue", &name).exists() {
@@ -60,16 +60,16 @@ impl Worker {
                     Ok(mut job) if job.returned == 0 => {
                         job.returned = 1;
                         self.return_as(&job)?;
-                        tell("queue", "the process that worked on it died");
+                        record("queue", "the process that worked on it died");
                     }
                     Ok(_) => {
                         let why = "the process that worked on it died, for the second time";
                         self.reject("processing", &name, why, now)?;
-                        tell("failed", why);
+                        record("failed", why);
                     }
                     Err(why) => {
                         let why = self.reject("processing", &name, &why, now)?;
-                        tell("failed", &why);
+                        record("failed", &why);
                     }
                 }
             }

@@ -1,7 +1,8 @@
 //! Records the job starts of the last hour in `logs/hour.jsonl`, one line per start.
 //!
 //! The line is written before a file is claimed, so the cap applies across restarts and consumers.
-//! A start that is recorded but not used still counts, so the cap is never exceeded.
+//! A start that is recorded but not used still counts towards the cap, so the cap is never
+//! exceeded.
 
 use std::io;
 
