@@ -24,8 +24,8 @@ pub struct Unresolved {
     pub count: u32,
 }
 
-/// Returns a session's files, most active first. Recent edits count most. A file counts more if it
-/// was changed together with other files, or if it is the subject of an open error.
+/// Returns a session's files, most active first. Recent edits have the most weight. A file has more
+/// weight if it was changed together with other files, or if it is the subject of an open error.
 pub fn active_files(events: &[Event]) -> Vec<String> {
     let last = events.len();
     let calls = events.iter().filter(|event| event.is_call());

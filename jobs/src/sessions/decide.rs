@@ -1,8 +1,9 @@
 //! Applies a user's decision on an artifact: edit, pin, unpin, forget, split and undo.
 //!
-//! Every decision is recorded with the state before it, so it can be undone. This module must
-//! never change an artifact itself, because [`super::fold`] applies the decisions. The exception is
-//! undoing a decision, which may restore the artifact's text, or an artifact that no longer exists.
+//! Each decision is recorded with the state before it, so that the last [`HISTORY`] decisions can
+//! be undone. This module must never change an artifact itself, because [`super::fold`] applies the
+//! decisions. The exception is undoing a decision, which may restore the artifact's text, or an
+//! artifact that no longer exists.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Class;
@@ -21,8 +22,9 @@ const ROOM: usize = 256;
 /// Applies a change such as `pin ID` or `edit ID {...}` and describes it.
 ///
 /// # Errors
-/// Returns an error if the artifact does not exist, if the new text is not an artifact with the
-/// same type and trigger, or if the edited artifact would be too large.
+/// Returns an error if the decision is unknown, if its id does not match exactly one artifact, if
+/// there is no decision to undo, if the new text is not an artifact with the same type and trigger,
+/// or if the edited artifact would be too large.
 pub(super) fn apply(
     folder: &mut SessionFolder,
     change: &str,
@@ -117,7 +119,7 @@ fn restore(folder: &mut SessionFolder, before: Decision) {
     let edit_changes = folder.decisions.edits.get(&id) != edit.as_ref();
     if let Some(before) = artifact {
         match folder.artifacts.iter_mut().find(|known| known.id == id) {
-            // If no record is left, nothing else replaces the text that the user wrote.
+            // If no session record is left, nothing else replaces the text that the user wrote.
             Some(known) if edit_changes => known.content.take_text(&before.content),
             Some(_) => {}
             None => folder.artifacts.push(before),

@@ -190,7 +190,7 @@ impl Collector {
         for at in first..first + count {
             let at = at.checked_sub(self.session.left_out).and_then(|at| usize::try_from(at).ok());
             let Some(event) = at.and_then(|at| self.events.get_mut(at)) else { continue };
-            // A pipe hides a check's exit code, so the check's output counts too.
+            // A pipe hides a check's exit code, so the check's output is inspected too.
             let failed = failed || event.action == Action::Check && check_failed(text);
             if event.tool == "Read" && !failed {
                 event.imports = forms(&event.target, text);
@@ -218,13 +218,11 @@ impl Collector {
         below.filter(|_| !cwd.is_empty()).unwrap_or(path)
     }
 
-    /// Returns the session.
     pub fn done(self) -> Session {
         Session { events: self.events.into(), ..self.session }
     }
 }
 
-/// Returns the action of a call.
 fn action(tool: &str, target: &str) -> Action {
     match tool {
         "Read" | "Grep" | "Glob" | "LS" | "NotebookRead" | "LSP" | "read_file" | "list_dir" => {

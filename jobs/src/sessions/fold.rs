@@ -57,7 +57,7 @@ pub struct Decision {
     pub artifact: Option<Artifact>,
 }
 
-/// The artifacts, and how many candidates were refused.
+/// The artifacts, and how many candidates were dropped.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Folded {
     pub artifacts: Vec<Artifact>,
@@ -247,7 +247,7 @@ fn settle(candidate: &mut Candidate, decisions: &Decisions) {
     artifact.pinned = decisions.pinned.contains(&artifact.id);
 }
 
-/// Records which conventions contradict each other: different forms for the same kind of file.
+/// Records which conventions contradict each other: different forms for the same kind of item.
 fn note_conflicts(candidates: &mut [Candidate]) {
     let sort = |content: &Content| match content {
         Content::ProjectConvention { domain, pattern, .. } => {
@@ -266,7 +266,8 @@ fn note_conflicts(candidates: &mut [Candidate]) {
     }
 }
 
-/// Drops the artifacts that exceed the limits.
+/// Drops the artifacts that exceed the limits. A pinned artifact is dropped only if it is too
+/// large.
 fn limit(mut candidates: Vec<Candidate>) -> Folded {
     let mut folded = Folded::default();
     // Pinned artifacts are kept first, then confident ones, then the most recently used ones.

@@ -104,7 +104,7 @@ pub struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// Reads the files inside `folder` in the project. Missing files count as empty.
+    /// Reads the files inside `folder` in the project. Missing files are treated as empty.
     pub fn load(root: &Path, folder: &str, digests: &Digests) -> Self {
         let mut found = Self::default();
         for path in below(root, &format!("{folder}/sessions")) {

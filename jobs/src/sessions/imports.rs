@@ -80,8 +80,8 @@ struct Import<'t> {
     apart: bool,
 }
 
-/// Returns the forms of a file's imports, or an empty list if its language is unknown. `text` may
-/// have line numbers, as shown by agents' tools.
+/// Returns the forms of a file's imports, or an empty list if its language is unknown or it has
+/// fewer than [`LEAST`] imports. `text` may have line numbers, as shown by agents' tools.
 pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
     let language = path.rsplit_once('.').map_or("", |(_, end)| end);
     let parse: fn(&str) -> Option<(&str, Origin)> = match language {
@@ -214,7 +214,7 @@ fn script(line: &str) -> Option<(&str, Origin)> {
 mod tests {
     use super::*;
 
-    /// Returns the pattern of each form, prefixed with `not: ` if it does not hold.
+    /// Returns the pattern of each form, prefixed with `not: ` if the imports do not have it.
     fn held(path: &str, text: &str) -> Vec<String> {
         let all = forms(path, text).into_iter();
         all.map(|form| if form.holds { form.pattern } else { format!("not: {}", form.pattern) })
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn few_imports_show_nothing() {
+    fn too_few_imports_have_no_form() {
         for (path, text) in [
             ("a.rs", "use std::fs;\nuse std::io;\n"),
             ("a.md", "import a\nimport b\nimport c\n"),

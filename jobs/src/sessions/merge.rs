@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn only_equal_programs_and_steps_are_alike() {
+    fn only_similar_repairs_of_one_program_are_alike() {
         let known = playbook("error:go:5edd373794ab9233", "read edit test commit");
         for (trigger, steps, expected) in [
             ("error:go:ced963d4fdb02f2f", "read edit test commit", true),

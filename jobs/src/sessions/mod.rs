@@ -123,7 +123,7 @@ fn is_idle(source: &Source, spec: &SessionsSpec, now: Timestamp) -> bool {
     age >= SignedDuration::from_secs(i64::from(spec.idle)) && age < KEPT
 }
 
-/// Returns the places where a run looks for a project's transcripts.
+/// Returns the places where a run searches for the project's transcripts.
 fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
     SourcePlaces {
         root: ctx.files.root(),
@@ -137,8 +137,9 @@ fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> 
 /// decision in the settings.
 ///
 /// # Errors
-/// Returns an error if there is nothing to do, or a file cannot be written. A transcript that
-/// cannot be read does not fail the run.
+/// Returns an error if there is nothing to do, if the decision or the named session is not valid,
+/// if the run was cancelled, or if a file cannot be written. A transcript that cannot be read does
+/// not fail the run.
 pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobError> {
     // The work can wait, so it yields to everything else on the host.
     if let Err(error) = rustix::process::nice(NICENESS) {

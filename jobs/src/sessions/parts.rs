@@ -6,7 +6,7 @@
 //! agent-*.jsonl of the session ─┘
 //! ```
 //!
-//! A sub-agent's event is inserted before the first later event of the session. It takes the line
+//! A sub-agent's event is inserted before the first later event of the session. It gets the line
 //! number of the preceding session event: the call that started the sub-agent, or a later event.
 //! This module must never keep more than one event from each file.
 

@@ -51,7 +51,7 @@ pub struct SessionRecord {
     pub calls: u32,
     pub failed: u32,
     pub denied: u32,
-    /// The number of events, starting with the oldest, that were not analyzed.
+    /// The number of events that were not analyzed, because newer ones reached the limit.
     pub left_out: u64,
     pub active_files: Vec<String>,
     pub unresolved: Vec<Unresolved>,

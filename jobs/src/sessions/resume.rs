@@ -56,7 +56,8 @@ pub struct Packet {
     pub conventions: Vec<PacketArtifact>,
 }
 
-/// Creates the packet for the next session, from the newest session with a call.
+/// Creates the packet for the next session from the newest session that made a call. Returns `None`
+/// if no session made a call.
 pub fn packet(records: &[&SessionRecord], artifacts: &[Artifact], project: &str) -> Option<Packet> {
     let newest = records
         .iter()

@@ -19,7 +19,7 @@ const MOST: usize = 500;
 /// Removes findings that are too old. Their counts are kept in the artifacts.
 pub(super) fn remove_old(folder: &mut SessionFolder, now: Timestamp) {
     let oldest = now.saturating_sub(KEPT).unwrap_or(Timestamp::UNIX_EPOCH);
-    // The counts belong to the individual artifacts, so merges are undone first. The derivation
+    // The counts are those of the individual artifacts, so merges are undone first. The derivation
     // merges the artifacts again.
     folder.artifacts = merge::apart(&folder.artifacts);
     take_back(folder);

@@ -1,5 +1,5 @@
-//! Classifies the calls and command lines of sessions: which ones check, commit or only read, and
-//! what they are about.
+//! Classifies the command lines of sessions: which ones check, commit or only read, and what they
+//! are about.
 //!
 //! The descriptions are used for statistics only. This module must never decide what may run.
 

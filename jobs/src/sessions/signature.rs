@@ -48,7 +48,7 @@ pub fn refusal(text: &str) -> bool {
     .any(|refused| head.contains(refused))
 }
 
-/// Returns whether a check's output reports a failure even though its exit code does not.
+/// Returns whether a check's output reports a failure, which a pipe may hide from its exit code.
 pub fn check_failed(text: &str) -> bool {
     let fails = |line: &str| {
         let line = line.trim();
@@ -105,7 +105,7 @@ fn program(tool: &str, command: &str, text: &str, line: &str) -> String {
     }
 }
 
-/// Describes output that consists only of an exit code.
+/// Returns the line with the exit code, or `no output` if there is none.
 fn exit_code(text: &str) -> String {
     let code = text.lines().find(|line| line.starts_with("Exit code "));
     code.map_or_else(|| "no output".to_owned(), |code| code.trim().to_owned())
@@ -180,8 +180,9 @@ fn is_wrapper(line: &str) -> bool {
         || heads.iter().any(|head| line.starts_with(head))
 }
 
-/// Returns how clearly a line describes a failure: 3 if it names a failed test, 2 if it looks like
-/// an error message or a finding, 1 if it only contains a word for failure, and 0 otherwise.
+/// Returns how clearly a line describes a failure: 3 if it names a failed test, 2 if it has the
+/// form of an error message or a finding, 1 if it only contains a word for failure, and 0
+/// otherwise.
 fn strength(line: &str) -> u8 {
     let lower = line.to_lowercase();
     // A log record may mention an error without being one.
@@ -407,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_name_errors_of_compilers_and_linters() {
+    fn compiler_and_linter_codes_identify_errors() {
         for (command, text, expected) in [
             ("npx tsc", "src/a.ts(3,5): error TS2345: Argument of type", "error:typescript:TS2345"),
             (
@@ -487,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_and_exit_codes_are_not_errors() {
+    fn refusals_and_bare_exit_codes_are_recognized() {
         assert!(refusal(
             "The user doesn't want to proceed with this tool use. The tool use was rejected"
         ));

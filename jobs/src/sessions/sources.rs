@@ -19,7 +19,7 @@ use serde_json::Value;
 const BEGINNING: u64 = 256 * 1024;
 /// Maximum length of the first line of a sub-agent's file, in bytes.
 const AGENT_LINE: u64 = 256 * 1024;
-/// The age at which Codex rollouts are no longer inspected.
+/// The age above which Codex rollouts are not inspected.
 const ROLLOUTS: SignedDuration = SignedDuration::from_hours(24 * 90);
 /// Maximum number of transcripts per project.
 const MOST: usize = 5_000;
@@ -125,8 +125,8 @@ pub fn claude_transcripts(root: &Path, home: &Path, most: usize) -> Vec<(SystemT
     newest.map(|(at, path, _)| (at, path)).collect()
 }
 
-/// Returns the transcripts of a project, newest first. The tool uses recorded by runner count as a
-/// session only if there is no other transcript, because agents' programs record the same tool
+/// Returns the transcripts of a project, newest first. The tool uses recorded by runner are treated
+/// as a session only if there is no other transcript, because agents' programs record the same tool
 /// uses.
 pub fn sources(places: SourcePlaces<'_>, now: Timestamp) -> Vec<Source> {
     wanted_sources(places, now, &|_| true)
@@ -313,7 +313,7 @@ mod tests {
         write(&other, "twice", row(&other));
         fs::create_dir_all(&root).unwrap();
         fs::write(root.join("steps.jsonl"), "{}\n").unwrap();
-        assert_eq!(ids(&[]), ["steps"], "the other project's sessions do not count");
+        assert_eq!(ids(&[]), ["steps"], "the other project's sessions are left out");
         write(&root, "own", row(&root));
         write(&root, "unnamed", "{}\n".to_owned());
         write(&sub, "below", row(&sub));

@@ -123,7 +123,7 @@ fn mix(a: &str, b: &str) -> String {
 }
 
 #[test]
-fn rows_of_every_program_give_the_same_events() {
+fn rows_of_every_program_become_events() {
     let codex = [
         json!({ "timestamp": "2026-01-02T03:00:00Z", "type": "session_meta", "payload": { "cwd": "/p", "git": { "branch": "main" } } }),
         json!({ "timestamp": "2026-01-02T03:00:00Z", "type": "response_item", "payload": { "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "Please" }] } }),
@@ -302,7 +302,7 @@ fn merged_playbooks_keep_their_parts() {
 }
 
 #[test]
-fn decisions_hold_and_can_be_undone() {
+fn decisions_persist_and_can_be_undone() {
     let session = named("s", &repair("a"));
     let mut folder = SessionFolder {
         artifacts: fold(&[&session], &[], &Decisions::default()).artifacts,
@@ -405,7 +405,7 @@ fn edit_that_makes_an_artifact_too_large_is_refused() {
 }
 
 #[test]
-fn removed_findings_count_once() {
+fn removed_findings_are_counted_once() {
     let (mut folder, id) = repaired();
     let session = folder.records["s"].clone();
     let modified = session.modified.unwrap();
@@ -450,7 +450,7 @@ fn packet_is_short_deterministic_and_about_the_last_session() {
     let text = packet.render();
     assert!(text.starts_with("Background") && text.contains("nothing about it unasked"));
     assert_eq!(Some(&packet), resume::packet(&[&second, &first], &artifacts, "p").as_ref());
-    // A session that received the playbook but did not resolve the error counts as a failure of the
+    // A session that received the playbook but did not resolve the error is a failure of the
     // playbook.
     let id = &packet.playbooks[0].id;
     let row = json!({ "type": "attachment", "timestamp": "2026-01-04T03:00:00Z",
@@ -476,7 +476,7 @@ fn packet_is_short_deterministic_and_about_the_last_session() {
 }
 
 #[test]
-fn injected_context_is_measured_by_what_follows() {
+fn effects_of_injected_context_are_measured() {
     let text = "Background ...\nLast session abc on branch main.\nFiles in work: src/a.rs, src/never.rs\nx [artifact 0123456789abcdef]\n";
     let row = json!({ "type": "attachment", "timestamp": "2026-01-02T03:00:00Z", "cwd": "/p",
         "attachment": { "type": "hook_additional_context", "content": [text] } });

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_and_messages_have_forms() {
+    fn file_and_message_forms_are_recognized() {
         let test = |path: &str| test_file(path).map(|(_, pattern)| pattern);
         assert_eq!(
             test("web/src/a.spec.ts").unwrap(),

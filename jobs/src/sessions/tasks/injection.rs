@@ -40,7 +40,7 @@ pub struct InjectionEffect {
 pub const PACKET_MARK: &str = "Last session ";
 pub const ARTIFACT_MARK: &str = " [artifact ";
 
-/// Returns the effect of each injection.
+/// Returns the effects of the first [`MOST`] injections.
 pub fn effects(events: &[Event], signals: &[Signal]) -> Vec<InjectionEffect> {
     let injections = events.iter().enumerate().filter(|(_, it)| it.action == Action::Injection);
     let effect = |(at, event): (usize, &Event)| {
@@ -80,7 +80,7 @@ fn after_mark<'t>(
     text.split(mark).skip(1).map(move |rest| rest.split(end).next().unwrap_or_default().to_owned())
 }
 
-/// Returns the words in a string that look like file paths.
+/// Returns the words in a string that have the form of a file path.
 fn named(text: &str) -> BTreeSet<&str> {
     let around = |c: char| !c.is_alphanumeric() && !matches!(c, '/' | '_');
     let is_path = |word: &&str| {

@@ -88,7 +88,7 @@ fn phases_match_their_labels() {
             "p r1 r2 r3 r4 r5 r6 e1 e2 e1 e2 e1 e2 t t t t c c c c",
             vec![Orientation, Exploring, Building, Verifying, Wrapping],
         ),
-        // A single look at a file, or a single test, does not begin a phase.
+        // A single edit does not begin a phase.
         ("p r1 r2 r3 r4 r5 r6 r7 e1 r8 r9 r1 r2 r3 r4 r5", vec![Orientation, Exploring]),
         ("p r1 r2", vec![Orientation]),
         ("", vec![]),
@@ -103,7 +103,7 @@ fn trust_and_debt_match_their_labels() {
         ("p r1 r2 e1 t", 100, 0),
         ("p e1 e2 e3", 100, 3),
         ("p e1 T1", 95, 1),
-        // Repeating an error costs 10, and a passing check gives 5 back.
+        // Repeating an error costs 10, and a passing check restores 5.
         ("p e1 T1 e1 T1 e1 t", 90, 0),
         ("p d1 d2", 80, 0),
         // The third refusal of the same command is a loop.
@@ -144,7 +144,7 @@ fn loops_match_their_labels() {
 }
 
 #[test]
-fn repairs_need_a_change_and_an_end_of_the_error() {
+fn repairs_need_a_change_and_lasting_success() {
     let found = |script: &str| Findings::of(&session(script), &[]).repairs;
     let repaired = found("p T1 r1 e1 t a");
     assert_eq!(repaired.len(), 1);

@@ -27,7 +27,7 @@ pub struct LoopFinding {
     pub rule: String,
     /// The repeated call.
     pub what: String,
-    /// The number of repetitions.
+    /// The number of calls in the loop.
     pub count: u32,
     pub resolved: bool,
     pub evidence: Vec<u64>,

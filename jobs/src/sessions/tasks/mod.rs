@@ -135,7 +135,8 @@ impl Findings {
     }
 }
 
-/// Adds a line to the evidence of a finding, if the line is new and the evidence is not full.
+/// Adds a line to the evidence of a finding, unless the line was just added or the evidence is
+/// full.
 pub(super) fn cite(evidence: &mut Vec<u64>, line: u64) {
     if evidence.len() < EVIDENCE && evidence.last() != Some(&line) {
         evidence.push(line);

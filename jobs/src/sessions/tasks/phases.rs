@@ -96,7 +96,7 @@ impl PhaseDetector {
             self.window.iter().rev().enumerate().filter(|(_, is)| **is == action).map(recent).sum()
         };
         let scores = [
-            // Checks and commits are rare, and each represents more work than a read.
+            // A commit, a check or an edit represents more work than a read.
             (Phase::Wrapping, 3 * weight(Action::Commit)),
             (Phase::Verifying, 2 * weight(Action::Check)),
             (Phase::Building, 2 * weight(Action::Edit)),

@@ -52,7 +52,7 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
             .filter(|step| !keeps_books(step))
             .collect();
         let actions: Vec<&&Event> = between.iter().filter(|step| acts(step)).collect();
-        // A read of another target does not count as a change.
+        // A read of another target is not a change.
         let changed = success.target != event.target && event.action != Action::Read;
         // If the same call passes without a change, nothing was repaired.
         if actions.is_empty() && !changed {

@@ -18,7 +18,7 @@ pub struct Workflow {
     pub label: String,
     pub steps: Vec<String>,
     pub trust_delta: i32,
-    /// The first and last lines.
+    /// The lines of the first call and of the last check or commit.
     pub evidence: Vec<u64>,
 }
 

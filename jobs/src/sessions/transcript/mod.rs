@@ -34,7 +34,7 @@ pub struct SessionEvent {
     pub cwd: Option<String>,
     /// The git branch of the session.
     pub branch: Option<String>,
-    /// Whether the event belongs to a sub-agent.
+    /// Whether the event is from a sub-agent.
     pub sidechain: bool,
     pub what: SessionEventKind,
 }
@@ -53,7 +53,7 @@ pub enum SessionEventKind {
         tool: String,
         /// The path, command or pattern that the tool was used on.
         target: String,
-        /// The start of the text that the tool writes to a file. Empty for every other tool.
+        /// The start of the text that the tool writes to a file. Empty for a tool that writes none.
         written: String,
     },
     /// The result of a call.
