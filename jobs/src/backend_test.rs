@@ -47,7 +47,8 @@ pub struct SettledTest {
     pub outcome: Outcome,
     /// The usage charged to the budgets.
     pub charged: Amounts,
-    /// Whether the backend reported its usage. Otherwise, the reservation was charged.
+    /// False if the backend did not report the usage of the question, so that the reservation was
+    /// charged.
     pub reported: bool,
 }
 
@@ -120,7 +121,7 @@ impl AdmittedTest {
     /// Settles the test.
     ///
     /// # Errors
-    /// Returns an error if the clock cannot be read or the database cannot be used.
+    /// Returns a [`ManualEditError`] if the clock cannot be read or the database cannot be used.
     pub fn settle(
         self,
         actor: &mut EditActor<'_>,

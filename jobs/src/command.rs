@@ -3,7 +3,7 @@
 //! The program runs in the project's folder and writes its artifacts to the private folder named by
 //! `RUNNER_OUT`. The run succeeds only if the program exits with code 0 and every declared artifact
 //! exists and is valid. Runner reads the artifacts after the whole process tree has exited, and
-//! publishes those bytes. This module must never move a file that the child wrote.
+//! publishes the bytes that it read. This module must never move a file that the child wrote.
 
 use std::ffi::OsString;
 use std::fs;
@@ -77,8 +77,8 @@ pub struct Artifact {
 /// Runs the program and stages its artifacts.
 ///
 /// # Errors
-/// Returns an error if the program could not be run or failed, or if a declared artifact is
-/// missing, invalid or refused by the scope.
+/// Returns an error if the program could not be run or failed, if its commits cannot be imported,
+/// or if a declared artifact is missing, invalid or refused by the scope.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.files.run_dir().join(OUT_FOLDER);
     let ran = match ctx.recording.replays() {
@@ -93,8 +93,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobErr
     let commits = ctx.work.close()?.imported.commits;
     let mut finished = Finished {
         headline: match spec.artifacts.len() {
-            0 => format!("{} exited with 0; it declares no artifact", spec.program),
-            n => format!("{} left {}", spec.program, counted(n, "artifact")),
+            0 => format!("{} exited with 0; the job declares no artifact", spec.program),
+            n => format!("{} produced {}", spec.program, counted(n, "artifact")),
         },
         ..Finished::default()
     };
@@ -126,8 +126,7 @@ fn recalled(recording: &InputRecording) -> Result<usize, JobError> {
     Err(failure(&facts))
 }
 
-/// Records a failure. An error that is not a failure, such as the error from a cancelled run, is not
-/// recorded.
+/// Records a failure. Other errors, such as the cancellation of the run, are not recorded.
 fn note_failure(recording: &InputRecording, input: &str, question: &str, error: &JobError) {
     let class = match error {
         JobError::Failed { class, .. } => *class,
@@ -143,7 +142,7 @@ fn failure(facts: &Value) -> JobError {
     JobError::failed(class, why)
 }
 
-/// Records an artifact left by a program, or the failure to read it.
+/// Records an artifact left by a program, or the failure to read it, and returns `left`.
 fn noted(
     recording: &InputRecording,
     from: &str,

@@ -1,9 +1,9 @@
 //! Searches a program's output for the messages with which the C library and common programs report
 //! an access that the sandbox denied, and names the setting that allows the access.
 //!
-//! The kernel does not report what it denied, so the result is only a guess. It explains failures,
-//! and the audit of claims uses it to disregard commands that its own sandbox probably stopped. No
-//! other decision may depend on it.
+//! The kernel does not report what it denied, so the result is only a guess. Reports use the guess
+//! to explain failures, and the audit of claims uses it to disregard commands that the audit's
+//! sandbox probably stopped. No other decision may depend on it.
 
 use std::path::Path;
 
@@ -41,14 +41,15 @@ pub(crate) fn is_denial(output: &str) -> bool {
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedAccess {
-    /// The network. Contains the host if the program mentioned it.
+    /// The network. Contains the host if the program's message ends with it.
     Network(Option<String>),
     /// A path outside the paths that the job may write to.
     Path(String),
 }
 
 impl DeniedAccess {
-    /// Finds the first denied access in a program's output.
+    /// Finds the first denied access in a program's output. Returns `None` if there is none, or if
+    /// the program ran without a sandbox.
     pub(crate) fn find(output: &str, sandbox: &ChildSandbox) -> Option<Self> {
         let ChildSandbox::Launched(start) = sandbox else { return None };
         let network = start.sandbox.network;
@@ -92,7 +93,7 @@ impl DeniedAccess {
         let fix = match (reserved(&below.to_string_lossy(), &NEVER), setting) {
             (Some(name), _) => format!("no setting lets a job write to {name}"),
             (None, PathSetting::Writes) => {
-                "`writes` in the job's settings lists what it may write".to_owned()
+                "`writes` in the job's settings lists the paths that the job may write".to_owned()
             }
             (None, PathSetting::Missing) => {
                 "an agent of this kind of job only answers, and never writes to the project"
@@ -157,10 +158,11 @@ mod tests {
         let failure = "EROFS: read-only file system, open '/repo/.git/config'";
         assert_eq!(DeniedAccess::find_path(failure), path("/repo/.git/config"));
         assert_eq!(DeniedAccess::find_path("Could not resolve host: example.org"), None);
-        let says = |access: DeniedAccess, setting| access.describe(Path::new("/repo"), setting);
+        let described =
+            |access: DeniedAccess, setting| access.describe(Path::new("/repo"), setting);
         let denied = |path: &str| DeniedAccess::Path(path.to_owned());
         let host = DeniedAccess::Network(Some("example.org".to_owned()));
-        let text = says(host, PathSetting::Writes);
+        let text = described(host, PathSetting::Writes);
         assert!(text.contains("(example.org); `network = true`"), "{text}");
         for (path, setting, expected) in [
             ("docs/a.md", PathSetting::Writes, "`writes`"),
@@ -168,7 +170,7 @@ mod tests {
             ("rem/forged.org", PathSetting::Writes, "write to rem"),
             ("/repo/.git/config", PathSetting::Writes, "write to .git"),
         ] {
-            let text = says(denied(path), setting);
+            let text = described(denied(path), setting);
             assert!(text.contains(path) && text.contains(expected), "{text}");
         }
     }

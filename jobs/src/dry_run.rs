@@ -17,7 +17,7 @@ use crate::{Context, JobError, Spender};
 pub struct DryRunPlan {
     /// The questions that the run would ask, in order.
     pub requests: Vec<PlannedQuestion>,
-    /// The program that would be started.
+    /// The program that the job itself would start, if any.
     pub child: Option<PlannedChild>,
     /// The checks that the result must pass before it is published.
     pub checks: Vec<String>,

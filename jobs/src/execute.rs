@@ -38,7 +38,7 @@ pub enum ExecuteError {
     /// publication.
     #[error("not all artifacts could be published yet: {0}")]
     Unfinished(String),
-    /// The database could not be used. Recovery settles the run.
+    /// The database could not be used. Recovery settles the run if it is not settled yet.
     #[error(transparent)]
     Ledger(#[from] StoreError),
 }
@@ -88,7 +88,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         summary.lines.extend(notes);
     }
     let mut settlement = Settlement { admitted, store: spender.into_store(), summary, now };
-    // An idle run also counts as done, so the files that it staged are published.
+    // The staged files of a finished run are published even if the run is idle.
     if !is_done {
         drop(scope);
         return settlement.settle(outcome);
@@ -114,7 +114,7 @@ fn succeeds(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Succeeded | Outcome::Degraded { .. })
 }
 
-/// Summarizes which backends answered, which sandboxes were applied, and whether the host stayed
+/// Summarizes which backends answered, which sandboxes were applied, and whether the host was kept
 /// awake.
 fn describe(ctx: &mut Context<'_>, spec: &JobSpec) -> RunSummary {
     let panel = ctx.spender.panel().asked.as_slice();
@@ -260,9 +260,9 @@ impl Settlement<'_> {
         Ok(())
     }
 
-    /// Returns whether the manifest is recorded, in which case only recovery may settle the run.
-    /// Returns false for a conflict or an invalid staged file, after which this process settles the
-    /// run.
+    /// Returns whether the manifest is, or may be, recorded. In that case, only recovery may settle
+    /// the run. Returns false for a conflict or an invalid staged file, after which this process
+    /// settles the run.
     fn is_recorded(&mut self, error: &PublishError) -> bool {
         let log = self.store.publish_log(None, self.now);
         !matches!(error, PublishError::Conflict(_) | PublishError::Staged { .. })

@@ -55,10 +55,10 @@ pub fn of_job(name: &str) -> PathBuf {
 
 /// Updates the failmark after a run.
 ///
-/// A failed, timed-out or lost run writes the failmark. A successful run removes it, even if the
-/// run is degraded. Most other outcomes leave the failmark unchanged. After [`DEFERRALS`]
-/// consecutive deferrals because of unfinished work, a deferral also writes the failmark, but it
-/// never replaces a failure.
+/// A failed, timed-out or lost run writes the failmark. A succeeded or degraded run removes it. A
+/// deferred run writes it if at least [`DEFERRALS`] consecutive runs were deferred because of
+/// unfinished work, unless the failmark already describes a failure. Every other outcome leaves the
+/// failmark unchanged.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written or removed.
@@ -158,7 +158,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_failure_marks_and_a_success_clears() {
+    fn failure_writes_and_success_removes_failmark() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let spec = JobSpec {

@@ -46,7 +46,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Checks the settings of the kind.
     ///
     /// # Errors
-    /// Returns the first setting that is invalid.
+    /// Returns the first invalid setting.
     fn check(&self) -> Result<(), BadSetting> {
         Ok(())
     }
@@ -61,7 +61,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Sets whether the host stays awake during a run.
+    /// Sets whether the host is kept awake during a run.
     fn set_keep_awake(&mut self, _keep_awake: bool) {}
 
     /// Replaces `{date}` in the settings with the date of the night or day.
@@ -123,7 +123,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns the program that the job itself starts, as named in the configuration.
+    /// Returns the program that the job itself starts, as named in the configuration, or `None` if
+    /// the job starts none.
     fn program(&self) -> Option<&str> {
         None
     }
@@ -184,7 +185,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the settings that refer to a file or folder of the project, by key.
+    /// Returns paths of the project that settings refer to, each with the key of its setting.
     fn paths(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -195,7 +196,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         None
     }
 
-    /// Returns the settings that contain instructions or refer to a file with instructions.
+    /// Returns the values of the settings that contain instructions or the path of a file with
+    /// instructions.
     fn prompts(&self) -> Vec<String> {
         Vec::new()
     }

@@ -159,13 +159,13 @@ impl EditActor<'_> {
             None => Ok(()),
             Some(run) => Err(ManualEditError::Unfinished {
                 run,
-                why: "an earlier manual change cannot be finished yet".to_owned(),
+                why: "an earlier manual edit cannot be completed yet".to_owned(),
             }),
         }
     }
 
-    /// Records a run of a job that no file declares, and requests its admission. Also returns the
-    /// path of the run's staging folder, without creating the folder.
+    /// Records a run of a job that no file declares, and requests its admission. Returns the
+    /// decision and the path of the run's staging folder, which is not created yet.
     pub(crate) fn admit(
         &mut self,
         held: &mut HeldJobLock,

@@ -1,7 +1,7 @@
 //! Token prices, for backends that report tokens but no cost.
 //!
-//! Costs are rounded up, so many small requests are never undercharged. A request to a model
-//! without a listed price is charged the reserved amount.
+//! The cost of each request is rounded up, so that a sum of small charges is never too low. A
+//! request to a model without a listed price is charged the reserved amount.
 
 use std::collections::BTreeMap;
 

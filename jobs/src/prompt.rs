@@ -2,7 +2,7 @@
 //!
 //! The sources are project files, fenced as untrusted text. The rule-based answer is an index of
 //! the sources that contains no text from a model. A run without a model is degraded and replaces
-//! no files. The answer must never determine the file that it is written to.
+//! no file. The answer must never determine the file that it is written to.
 
 use runner_backends::Request;
 use runner_engine::outcome::Class;

@@ -140,7 +140,9 @@ pub enum RecordingError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The run read more than a recording can keep.
-    #[error("the run read {bytes} bytes, but only {most} are kept: it cannot be replayed")]
+    #[error(
+        "the run read {bytes} bytes, but a recording keeps at most {most}, so the run cannot be replayed"
+    )]
     TooLong { bytes: u64, most: u64 },
 }
 

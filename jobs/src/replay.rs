@@ -178,7 +178,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// Compares all artifacts of both recordings, in the order in which they were created.
+/// Compares all artifacts of both recordings, in the order in which they were first created.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);

@@ -44,8 +44,8 @@ pub(crate) struct RequestCharge {
 
 /// Returns the charge for a request that reserved `want`: the complete reported usage, or else the
 /// reservation. A request that was refused before any work was done is charged as one call, and a
-/// request whose program is not installed is not charged. Usage observed during the request counts
-/// if it is higher than the final report.
+/// request whose program is not installed is not charged. Usage observed during the request is
+/// charged if it is higher than the final report.
 pub(crate) fn charge(
     answer: &Result<Reply, BackendError>,
     heard: &ObservedUsage,
@@ -104,8 +104,8 @@ pub(crate) fn charge(
         // A complete report determines the charge of a failed request. The adapter reports a total
         // only after the provider has finished billing the request, so no further cost can follow.
         // Without a total (an interrupted stream or a killed agent), more may be billed than was
-        // observed, so the reservation is charged. Usage that was observed earlier counts if it is
-        // higher, because a child that lowers its figures is not trusted.
+        // observed, so the reservation is charged. Usage that was observed earlier is charged if it
+        // is higher, because a child that lowers its figures is not trusted.
         Err(error) if heard.total.is_some_and(used_something) => {
             let total = heard.total.unwrap_or_default();
             let whole = heard.usage.map_or(total, |usage| usage_meter::most(usage, total));

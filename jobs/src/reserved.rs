@@ -4,9 +4,8 @@
 
 use runner_engine::publish::RelPath;
 
-/// The names in a project's root that no setting lets a job write to: the files that belong to git,
-/// runner and agents, and the folders for proposals and journals, to which runner writes only
-/// checked data.
+/// The names in a project's root that no setting lets a job write to: the files of git, runner and
+/// agents, and the folders for proposals and journals, to which runner writes only checked data.
 pub const NEVER: [&str; 11] = [
     ".git",
     ".runner",
@@ -21,8 +20,8 @@ pub const NEVER: [&str; 11] = [
     ".warden",
 ];
 
-/// Returns the reserved name at the start of `path`. `.git` is reserved at any depth, because a
-/// repository may contain other repositories.
+/// Returns the reserved name at the start of `path`, ignoring case. `.git` is reserved at any
+/// depth, because a repository may contain other repositories.
 pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
     let first = path.split('/').next().unwrap_or(path);
     let is_git = |part: &str| part.eq_ignore_ascii_case(".git");

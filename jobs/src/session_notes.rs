@@ -1,5 +1,5 @@
-//! Reads what the project's coding sessions left in memory: open points, and notes relevant to a
-//! given string.
+//! Reads notes of the project's coding sessions from the memory: open points, and notes relevant to
+//! a given string.
 //!
 //! The store is only read, never created. Notes are data written by a session: they may support a
 //! proposal, but must never decide one.

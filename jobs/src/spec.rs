@@ -57,6 +57,7 @@ pub enum JobError {
     Backend(#[from] BackendError),
     #[error(transparent)]
     Git(#[from] GitError),
+    /// There was nothing to do.
     #[error("{0}")]
     Nothing(String),
     /// The run cannot continue now, and is deferred until `until`.
@@ -71,7 +72,7 @@ pub enum JobError {
     /// Any other failure. Its class determines who must act.
     #[error("{why}")]
     Failed { class: Class, why: String },
-    /// A file could not be read or staged.
+    /// A file or folder could not be read or written.
     #[error("cannot {doing} {}", path.display())]
     Io {
         /// The operation that failed, such as `read` or `create`.

@@ -175,7 +175,8 @@ impl StepsFile {
     /// no process can create the file.
     ///
     /// # Errors
-    /// Returns the same errors as [`append`](Self::append).
+    /// Returns an error if the file cannot be opened, rotated or locked, or if it is not a regular
+    /// file with exactly one hard link.
     pub fn hold_lock(&self) -> io::Result<File> {
         let file = self.turned()?;
         flock(&file, FlockOperation::LockShared)?;
@@ -232,6 +233,7 @@ impl StepsFile {
     }
 
     /// Renames a full file, unless another process holds its lock or has already renamed it.
+    /// Returns whether the path must be opened again, because the file was renamed.
     ///
     /// A process that still has the file open continues to write to the older file, so no row is
     /// lost.

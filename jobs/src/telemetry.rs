@@ -214,8 +214,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Sums the events in the run's folder. Returns `None` if nothing was recorded, and skips
-    /// invalid lines.
+    /// Sums the events in the run's folder, without invalid lines. Returns `None` if the file does
+    /// not exist or cannot be read.
     pub fn of(run_dir: &Path) -> Option<Self> {
         let file = open_host(run_dir.join(FILE)).ok()?;
         let mut tally = Self::default();

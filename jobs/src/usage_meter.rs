@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A child process reports the events and may send false values, repeated events or events out of
-//! order. For each figure, the highest value counts, so no order of events can lower the usage. The
+//! order. The highest value of each figure is used, so no order of events can lower the usage. The
 //! meter passes every event on to the next sink.
 
 use runner_backends::{Event, Limit, Sink, Usage};
@@ -47,10 +47,10 @@ impl std::fmt::Display for LimitExceeded {
                 reserved,
             } => write!(
                 f,
-                "stopped in the middle of an answer: it is at {used} {unit}, but only {reserved} were reserved"
+                "stopped in the middle of an answer: the request used {used} {unit}, but reserved only {reserved}"
             ),
             Self::Overage => f.write_str(
-                "stopped: the provider bills this beyond the subscription, and the pool does not set overage = true",
+                "stopped: the provider bills the request beyond the subscription, and the pool does not set overage = true",
             ),
         }
     }

@@ -37,7 +37,7 @@ fn exceeding_a_reservation_stops_the_request() {
     assert!(cancel.is_cancelled() && cancel.is_at_once());
     assert_eq!(
         breach.to_string(),
-        "stopped in the middle of an answer: it is at 100 tokens, but only 99 were reserved"
+        "stopped in the middle of an answer: the request used 100 tokens, but reserved only 99"
     );
     let (reported, _) = heard(reserved(100, 4), false, &[fits]);
     assert!(matches!(reported.breach, Some(LimitExceeded::Over { unit: "micros", .. })));

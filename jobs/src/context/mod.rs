@@ -123,7 +123,8 @@ impl<'a> Context<'a> {
     /// Creates the context of an admitted run.
     ///
     /// # Errors
-    /// Returns an error if the project's root or the staging folder cannot be used.
+    /// Returns an error if the project's root cannot be opened, or if a path in `writes` or the
+    /// staging path is not a path beneath it.
     pub fn new(parts: ContextParts<'a>) -> Result<Self, ScopeError> {
         let ContextParts { admitted, folders, cancel, redactor, .. } = parts;
         let caches = match parts.mode {

@@ -53,10 +53,11 @@ impl<'a> ChildWork<'a> {
         Ok(())
     }
 
-    /// Imports the children's commits into the project. A second call returns the same result.
+    /// Imports the children's commits into the project. After a success, later calls return the
+    /// same result.
     ///
     /// # Errors
-    /// Returns an error if the commits cannot be imported. They then stay in the run's folder.
+    /// Returns an error if the commits cannot be imported. They are then kept in the run's folder.
     pub(crate) fn close(&mut self) -> Result<WorkResult, JobError> {
         if let Some(closed) = &self.closed {
             return Ok(closed.clone());
@@ -111,7 +112,8 @@ impl<'a> ChildWork<'a> {
 }
 
 fn failure(error: &WorkError, run_dir: &Path) -> JobError {
-    // `GitError::Failed` means that git itself rejected the objects.
+    // `GitError::Failed` means that git exited with an error, usually because it rejected the
+    // objects.
     let class = match error {
         WorkError::Git(GitError::Failed { .. }) => Class::Guard,
         _ => Class::Environment,

@@ -41,8 +41,8 @@ pub(super) fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, B
 
 impl Spender<'_> {
     /// Calls the backend, and falls back to the next backend in the chain if the first one cannot
-    /// answer. Each attempt is reserved and settled separately. Later requests go first to the
-    /// backend that answered.
+    /// answer. Each attempt is reserved and settled separately. Later requests are sent first to
+    /// the last backend that was tried.
     ///
     /// # Errors
     /// Returns the [`AskError`] of the last attempt. An attempt that ends with

@@ -1,8 +1,8 @@
 //! Sends a run's requests to backends, within the run's budget.
 //!
 //! Each request is reserved, sent under a usage meter and settled. A request that the backend
-//! refused without charge is retried. A request that the backend cannot answer goes to the next
-//! backend in the chain. A panel request goes to several backends at the same time.
+//! refused without charge is retried. A request that the backend cannot answer is sent to the next
+//! backend in the chain. A panel request is sent to several backends at the same time.
 //!
 //! ```text
 //! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
@@ -60,7 +60,7 @@ impl Spending {
         let used = limit.used.filter(|used| *used >= 1000_u16.saturating_sub(self.leave))?;
         let percent = |thousandths: u16| f64::from(thousandths) / 10.0;
         let why = format!(
-            "{} % of the subscription's window is used, and the pool leaves {} %",
+            "{} % of the subscription's window is used, and the pool reserves {} % for other uses",
             percent(used),
             percent(self.leave)
         );
@@ -218,8 +218,8 @@ impl<'a> Spender<'a> {
         self.backends.first.backend.window()
     }
 
-    /// Returns whether the backend only returns the rule-based answer, in which case no evidence
-    /// needs to be formatted for it.
+    /// Returns whether the backend only returns the rule-based answer. If so, a request needs no
+    /// formatted evidence.
     pub fn answers_by_rule(&self) -> bool {
         self.backend().kind == "builtin"
     }
@@ -310,8 +310,8 @@ impl<'a> Spender<'a> {
         self.exchanges.push(exchange);
     }
 
-    /// Returns the maximum charge for a question, or the reason why the run's budget does not allow
-    /// it.
+    /// Reserves the maximum charge for a question of a dry run in its copy of the database. Returns
+    /// the charge, or the reason why the run's budget does not allow the question.
     ///
     /// # Errors
     /// Returns an error if the budget cannot be read.
