@@ -19,8 +19,9 @@ pub struct Document<'a> {
 }
 
 /// Splits off the front matter, which extends from a `---` line at the top to the next `---` or
-/// `...` line. A byte order mark may come first. If there is no end, or if the first line inside is
-/// not a `key:`, the complete text is the body, because `---` may also be a horizontal rule.
+/// `...` line. A byte order mark may come first. If there is no end, or if the first line inside
+/// that is neither blank nor a comment is not a `key:`, the complete text is the body, because
+/// `---` may also be a horizontal rule.
 pub fn split(text: &str) -> Document<'_> {
     find(text).unwrap_or(Document { text, front: None, body: 0 })
 }

@@ -59,8 +59,8 @@ struct ExtractedArray {
 ///
 /// If the complete text is an array, it has priority over code fences, which have priority over
 /// prose. Unmarked fences are used only if no fence marked `json` contains an array. In prose, only
-/// arrays of objects and empty arrays on their own line are considered. Textually identical arrays
-/// count as one.
+/// arrays of objects and empty arrays on their own line are considered. Consecutive arrays with the
+/// same text are treated as one.
 ///
 /// The time is linear in the length of the text. After 200 damaged places, the parser stops reading
 /// an array and returns an error as its last element.

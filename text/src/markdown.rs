@@ -23,12 +23,12 @@ pub fn title(text: &str, fallback_file_stem: &str) -> String {
             Line::Heading(1, heading) => Some(inline::strip(heading)).filter(|t| !t.is_empty()),
             _ => None,
         })
-        .unwrap_or_else(|| humanised(fallback_file_stem))
+        .unwrap_or_else(|| humanized(fallback_file_stem))
 }
 
 /// Turns `2026-03-01-retry_on-429` into "Retry on 429". Separators become spaces, and a leading
 /// date or number is removed if words follow.
-fn humanised(stem: &str) -> String {
+fn humanized(stem: &str) -> String {
     let words: Vec<&str> = stem
         .split(|c: char| c == '-' || c == '_' || c == '.' || c.is_whitespace())
         .filter(|word| !word.is_empty())

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use band::BandKeys;
 
 /// Minimum similarity of near duplicates. A copy with a third of its words rewritten has a
-/// similarity of about 0.5. Different notes on the same subject stay below 0.1.
+/// similarity of about 0.5. Different notes on the same subject have a similarity below 0.1.
 pub const NEAR: f64 = 0.4;
 
 /// Documents with fewer words are compared by their sets of terms instead of shingles.
@@ -58,7 +58,7 @@ pub struct Pair<'a> {
 /// A pair exactly at the threshold is found with a probability of at least 99 %. If several
 /// documents have exactly the same words, each of them is paired with the first by key, and only
 /// that one is compared with other documents. Within a bucket, each document is compared with at
-/// most [`CROWD`] others, so the time grows linearly with the number of documents.
+/// most [`CROWD`] later ones, so the time grows linearly with the number of documents.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     let mut docs = docs.to_vec();
     docs.sort_unstable();

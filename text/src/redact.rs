@@ -316,7 +316,7 @@ fn is_wordlike(value: &str) -> bool {
         }
         joined &= byte.is_ascii_alphanumeric();
         digits = if byte.is_ascii_digit() { digits + 1 } else { 0 };
-        // One or two digits belong to the word before them.
+        // One or two digits are part of the word before them.
         let alone = digits == 1 && !before.is_ascii_alphabetic();
         pieces += usize::from(alone || digits == 3);
         signs += usize::from(byte.is_ascii_alphanumeric());

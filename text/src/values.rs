@@ -26,7 +26,7 @@ pub trait Grammar {
     /// An example, or an empty string if any string is valid.
     const EXAMPLE: &'static str;
 
-    /// A keyword that stands for the absence of a value, or an empty string if there is none.
+    /// A keyword that represents the absence of a value, or an empty string if the format has none.
     const WORD: &'static str = "";
 
     /// Returns a regular expression that matches every valid string, or an empty string if any

@@ -15,7 +15,7 @@ pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
 }
 
 /// Returns the scalars of a list, written as `[a, b]` or as one `- item` per line. A single scalar
-/// is a list with one item. Items that are not plain scalars are skipped.
+/// is a list with one item. Items that are not scalars are skipped.
 pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
     let mut lines = doc.front().unwrap_or_default().lines();
     let Some(rest) = lines.find_map(|line| match key_and_rest(line) {
@@ -41,8 +41,8 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
 }
 
 /// Returns the text with `key` set to the scalar `value`. A missing key is added at the end of the
-/// front matter, which is created if necessary. Returns `None` if the key's value is a list, a map
-/// or a block, or if the front matter is not terminated.
+/// front matter, which is created if necessary. Returns `None` if the key's value is neither empty
+/// nor a scalar on one line, or if the front matter is not terminated.
 pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     let doc = split(text);
     let written = quote(value);

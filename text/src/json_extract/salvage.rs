@@ -19,7 +19,7 @@ use super::{ElementError, Extent, ExtractedArray, MAX_ELEMENTS};
 const OPEN: u8 = b'{';
 const CLOSE: u8 = b'}';
 
-/// Number of damaged places after which the parser stops.
+/// Number of damaged places after which the parser stops reading an array.
 const MAX_BAD: usize = 200;
 
 /// Maximum number of bytes that unsuccessful searches for closing braces may read, as a multiple of
@@ -59,7 +59,8 @@ impl<'t> Salvage<'t> {
         loop {
             self.skip(|byte| byte.is_ascii_whitespace() || byte == b',');
             if self.elements.len() >= MAX_ELEMENTS || self.bad >= MAX_BAD {
-                self.refuse(self.at, "too much damage, the rest was not read".to_owned());
+                let why = "too many elements or too much damage; the rest was not read";
+                self.refuse(self.at, why.to_owned());
                 self.at = self.limit;
                 return;
             }

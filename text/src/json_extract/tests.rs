@@ -205,7 +205,7 @@ proptest! {
         let text = if pretty { format!("{array:#}") } else { array.to_string() };
         let mut bytes = text.into_bytes();
         let at = place.index(bytes.len());
-        // On one line, the elements after an unclosed bracket may belong to it.
+        // On one line, the elements after an unclosed bracket may be read as part of its array.
         let unclosed = !pretty && (bytes[at] == b']' || with == b'[');
         if at > 4 && !unclosed && bytes[at].is_ascii() {
             bytes[at] = with;

@@ -1,6 +1,6 @@
 //! Edits JSON lines in place, rewriting only the changed lines.
 //!
-//! Broken, blank and unchanged lines remain the same byte for byte. In a changed record, all other
+//! Broken, blank and unchanged lines are kept byte for byte. In a changed record, all other
 //! values keep their order and their original text (such as `0.80`). This module must never drop or
 //! reorder fields, or reformat values, that the caller did not change.
 

@@ -1,4 +1,4 @@
-//! Reads the tasks of a board, and computes the edits that move or add a task.
+//! Reads the tasks of a board, and computes the edits that move, assign or add a task.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ pub struct Board {
     form: BoardForm,
     /// The tasks, in the order in which they appear in the text.
     pub tasks: Vec<Task>,
-    /// Lines that look like tasks but cannot be moved.
+    /// Lines that resemble tasks but cannot be moved.
     pub odd: Vec<Odd>,
     /// Indices in `tasks` by folded heading, computed on first use because folding takes longer
     /// than reading.
@@ -112,7 +112,7 @@ impl Board {
                 let all = headings(text, BoardForm::Org);
                 let level =
                     last.map_or_else(|| if all.is_empty() { 1 } else { 2 }, |task| task.level);
-                // The new task follows all content that belongs to the last task.
+                // The new task follows all content of the last task.
                 let at = last.and_then(|task| {
                     let next = |heading: &&super::Heading| {
                         heading.start >= task.range.end && heading.level <= task.level

@@ -19,7 +19,7 @@ pub enum EditError {
     Outside(Range<usize>),
 }
 
-/// Applies all edits, in any order. Every byte outside their ranges stays the same.
+/// Applies all edits, in any order. Every byte outside their ranges is kept.
 ///
 /// # Errors
 /// Returns an error if edits overlap or do not fit the text.

@@ -36,7 +36,7 @@ pub fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
         at += whole.len();
         number += 1;
         let words = whole.strip_suffix('\n').map_or(whole, |cut| {
-            // A carriage return without a newline, at the end of the text, belongs to the line's
+            // A carriage return without a newline, at the end of the text, is part of the line's
             // text.
             cut.strip_suffix('\r').unwrap_or(cut)
         });

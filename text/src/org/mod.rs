@@ -6,10 +6,10 @@
 //!   └──────────────────────── edits::apply(text, edits) <──────────────┘
 //! ```
 //!
-//! Text outside the range of an [`Edit`] stays the same byte for byte, including indentation,
-//! drawers, line endings and blank lines. A parser that prints its syntax tree cannot guarantee
-//! this. A board uses only stars, keywords, headings and tags from org, so a complete org parser is
-//! not needed.
+//! Text outside the range of an [`Edit`] is kept byte for byte, including indentation, drawers,
+//! line endings and blank lines. A parser that prints its syntax tree cannot guarantee this. A
+//! board uses only stars, keywords, headings, tags and property drawers from org, so a complete org
+//! parser is not needed.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |

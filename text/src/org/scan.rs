@@ -51,7 +51,7 @@ pub fn headings(text: &str, form: BoardForm) -> Vec<Heading> {
         .collect()
 }
 
-/// A line that is a task or looks like one.
+/// A line that is a task or resembles one.
 pub(super) enum ScannedLine {
     Task(Task),
     Odd(Odd),

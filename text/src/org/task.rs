@@ -84,7 +84,7 @@ pub struct Task {
     pub(super) words: Range<usize>,
 }
 
-/// A line that looks like a task but cannot be moved.
+/// A line that resembles a task but cannot be moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Odd {
     pub line: usize,

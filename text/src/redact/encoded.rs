@@ -3,7 +3,7 @@
 //!
 //! A secret that is encoded together with other text appears in Base64 in one of three forms, which
 //! depend on its position. The characters at its ends also contain bits of the other text, so they
-//! do not belong to a form.
+//! are not part of a form.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};

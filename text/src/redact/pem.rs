@@ -4,7 +4,7 @@
 //! outside ──BEGIN … PRIVATE KEY──> inside ──END … or a line that is not part of a key──> outside
 //! ```
 //!
-//! In a truncated key, everything that still looks like part of a key is redacted.
+//! In a truncated key, every line that still has the form of key material is redacted.
 
 use super::{LONGEST, Span, floor};
 
@@ -20,7 +20,7 @@ const MOST_TRIES: usize = 128;
 const NEAR: usize = 6 * LONGEST;
 
 /// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue an open
-/// key, and the function returns where that key ends.
+/// key. Returns where the open key ends, or `from` if there is none.
 pub(super) fn scan(
     in_key: &mut bool,
     text: &str,
@@ -92,7 +92,7 @@ fn behind_marker(text: &str, label: usize, to: usize) -> usize {
     close.map_or(to, |length| label + length + DASHES.len())
 }
 
-/// Returns whether a line, or the rest of a line, may belong to a key. Such a line is blank, a
+/// Returns whether a line, or the rest of a line, may be part of a key. Such a line is blank, a
 /// header or base64, or it contains a long run of base64.
 fn is_body(line: &str) -> bool {
     let base64 = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=');

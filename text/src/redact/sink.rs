@@ -214,7 +214,7 @@ mod tests {
         let forms = process_redactor().secrets;
         learn(["a word that is learned once".to_owned()]);
         let _shown = Redacted::of("a text");
-        // Another test in this process may learn a word at any time.
+        // Another test in this process may add a secret at any time.
         let same = (0..100).any(|_| {
             std::sync::Arc::ptr_eq(&process_redactor().secrets, &process_redactor().secrets)
         });

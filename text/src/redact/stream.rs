@@ -2,12 +2,12 @@
 
 use super::{LOOK_BACK, RedactState, Redactor, Tail, floor, write_spans};
 
-/// Takes bytes in pieces of any size and returns redacted text line by line, so that no boundary
+/// Accepts bytes in pieces of any size and returns redacted text line by line, so that no boundary
 /// between pieces can hide a secret. The concatenated output equals the result of
 /// [`Redactor::redact`] for the complete text. Invalid UTF-8 becomes `U+FFFD`.
 ///
 /// An unfinished line is held back up to a limit of at least 144 KiB. Call [`finish`](Self::finish)
-/// at the end, or the last line is lost.
+/// at the end, or an unfinished last line is lost.
 #[derive(Clone, Debug)]
 pub struct StreamRedactor {
     redactor: Redactor,
@@ -30,7 +30,7 @@ impl StreamRedactor {
         }
     }
 
-    /// Takes the next piece and returns the redacted text that is complete so far.
+    /// Accepts the next piece and returns the redacted text that it completes.
     pub fn push(&mut self, piece: &[u8]) -> String {
         if self.bytes.is_empty() {
             self.decode(piece);

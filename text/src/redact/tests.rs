@@ -1,6 +1,6 @@
-//! Tests that secrets are redacted wherever they occur in logs, and that text which only looks like
-//! a secret is kept. The samples are assembled from parts so that secret scanners do not report
-//! this file.
+//! Tests that secrets are redacted wherever they occur in logs, and that text that only resembles a
+//! secret is kept. The samples are assembled from parts, so that secret scanners do not report this
+//! file.
 
 use super::*;
 use proptest::prelude::*;
@@ -292,7 +292,7 @@ fn no_kind_leaks_at_any_cut_in_any_encoding() {
         let json = serde_json::json!({ "text": text }).to_string();
         let percent = percent_encoded(&text);
         for (form, encoded) in [("plain", &text), ("json", &json), ("percent", &percent)] {
-            // A percent sign ends a token, so this form hides what is encoded inside it.
+            // This form of the text contains the percent-encoded secret.
             let secret = if form == "percent" {
                 percent_encoded(&sample.secret)
             } else {
@@ -319,7 +319,7 @@ fn no_kind_leaks_at_any_cut_in_any_encoding() {
 }
 
 #[test]
-fn hostile_texts_complete() {
+fn redaction_of_hostile_texts_ends() {
     for piece in [
         "token=",
         "token=a1",

@@ -1,10 +1,10 @@
 //! A light English stemmer for plurals, `-ed`, `-ing` and a final `-e`.
 //!
-//! An ambiguous word must stay unchanged. A full Porter stemmer would give "universe" and
+//! An ambiguous word must not be changed. A full Porter stemmer would give "universe" and
 //! "university" the same stem.
 
-/// Shortens a lower-case word to its stem. A word with characters other than ASCII letters stays
-/// unchanged.
+/// Shortens a lower-case word to its stem. A word of fewer than four letters, or with characters
+/// other than ASCII letters, is not changed.
 pub(super) fn stem(word: &mut String) {
     if word.len() < 4 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return;
@@ -43,7 +43,7 @@ fn strip_verb_ending(word: &mut String) {
     };
     let tail = base.as_bytes();
     let (last, before) = (tail[tail.len() - 1], tail[tail.len() - 2]);
-    // The ending doubled the `n` of "running", but the `ss` of "processing" belongs to the word.
+    // The ending doubled the `n` of "running", but the `ss` of "processing" is part of the word.
     let doubled = last == before && !matches!(last, b'l' | b's' | b'z' | b'f');
     word.truncate(base.len() - usize::from(doubled && base.len() > 3));
 }
