@@ -11,11 +11,13 @@ use crate::error::BackendError;
 use crate::redact::Secrets;
 use crate::request::{AnswerForm, Request};
 
-/// Maximum length of the excerpt that an error quotes from a malformed answer.
+/// Approximate maximum length, in characters, of the excerpt that an error quotes from a malformed
+/// answer.
 const EXCERPT: usize = 200;
 
-/// Parses `bytes`, which came from `origin`. The value is present if the text is JSON; if the
-/// request has a schema or `must_parse` is set, text that is not JSON is an error.
+/// Parses `bytes`, which came from `origin`. The value is present if the text is JSON. Unless the
+/// request's form is [`AnswerForm::Elements`], bytes that are not UTF-8 are an error, and so is
+/// text that is not JSON if the request has a schema or `must_parse` is set.
 pub(crate) fn read(
     request: &Request,
     bytes: Vec<u8>,
@@ -46,7 +48,7 @@ fn malformed(why: String, text: &str, secrets: &Secrets) -> BackendError {
     BackendError::Malformed { why, excerpt: secrets.head(text, EXCERPT) }
 }
 
-/// Returns whether `bytes` is empty or contains only whitespace.
+/// Returns whether `bytes` is empty or contains only ASCII whitespace.
 pub(crate) fn is_blank(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace)
 }

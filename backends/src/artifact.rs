@@ -39,10 +39,10 @@ impl Folder {
         File::from(file).write_all(bytes)
     }
 
-    /// Reads the file `name`, or returns `None` if it does not exist.
+    /// Reads the file `name`, of at most `cap` bytes, or returns `None` if it does not exist.
     ///
     /// # Errors
-    /// Returns the reason the file is not accepted, phrased to follow the file's name.
+    /// Returns the reason the file cannot be read or is not accepted, phrased to follow its name.
     pub fn read(&self, name: &str, cap: usize) -> Result<Option<Vec<u8>>, String> {
         // Without the non-blocking flag, opening a named pipe would wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;

@@ -5,9 +5,9 @@
 //!    └──Malformed, Silent, Cancelled, …──> the error itself
 //! ```
 //!
-//! A fallback is tried only if the backend before it is missing, not logged in, unreachable or at
-//! its limit. An unusable answer is an error in the request or the model, and that error is
-//! returned. The chain must never try the same backend twice.
+//! A fallback is tried only if the backend before it is missing, has no valid login, is unreachable
+//! or has reached its limit. Any other error, such as an unusable answer, is returned. The chain
+//! must never try the same backend twice.
 
 use std::collections::VecDeque;
 
@@ -38,7 +38,7 @@ impl<T> Chain<T> {
     }
 }
 
-/// Returns whether another backend may succeed after this error.
+/// Returns whether the next fallback is tried after this error.
 pub fn moves_on(error: &BackendError) -> bool {
     match error {
         BackendError::NotInstalled { .. }

@@ -1,4 +1,5 @@
-//! Checks an instance's environment for `runner backends check`, without calling a model.
+//! Checks everything that a backend instance needs, for `runner backends check`, without calling a
+//! model.
 //!
 //! A check may start the program to read its version, or contact the API. A check must never spend
 //! anything and never reveal a key.

@@ -17,7 +17,7 @@ use crate::request::RequestLimits;
 use crate::spec::ChildSettings;
 use runner_engine::sandbox::{AppliedSandbox, SandboxLevel, SandboxedStart};
 
-/// Maximum number of bytes of stderr in an error, taken from the end.
+/// Approximate maximum number of characters of stderr in an error, taken from the end.
 const STDERR_TAIL: usize = 2_000;
 
 /// Returns a child's limits. A `quiet` child prints nothing before its answer, so only the total
@@ -109,7 +109,8 @@ pub(crate) fn crash(
     }
 }
 
-/// Returns the exited child if runner did not stop it, regardless of its exit code.
+/// Returns the exited child, whatever its exit code, or an error if runner stopped it or if a
+/// process that it started cannot be killed.
 pub(crate) fn by_itself(
     spec: &ChildSpec,
     ended: Ended,

@@ -6,10 +6,11 @@
 //! answer  <──────── <run_dir>/<artifact>, if it exists and is not empty; otherwise stdout
 //! ```
 //!
-//! Exit code 0 without an answer is an error. The artifact must be JSON and a regular file with a
-//! single hard link. It is read after the process tree is dead, through a folder handle that was
-//! opened before the program started. An artifact from an earlier attempt is removed first. This
-//! backend must never accept an incomplete answer or an answer from a program that failed.
+//! Exit code 0 without an answer is an error. The artifact must be a regular file with a single
+//! hard link. Unless the request's form is `Elements`, it must contain JSON. It is read after the
+//! process tree is dead, through a folder handle that was opened before the program started. An
+//! artifact from an earlier attempt is removed before the program starts. This backend must never
+//! accept an incomplete answer or an answer from a program that failed.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

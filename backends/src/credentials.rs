@@ -28,11 +28,11 @@ pub fn why_not(reference: &str) -> String {
     format!("{reference} is unavailable because")
 }
 
-/// Returns the name in a keyring reference, or `None` if the text is not a keyring reference. The
-/// name consists of letters, digits and separators.
+/// Returns the name in a keyring reference, or `None` if the text is not a keyring reference.
 ///
 /// # Errors
-/// Returns an error if the reference has no name, or has a name that may be the secret itself.
+/// Returns an error if the name is empty, has more than 100 characters, or has a character other
+/// than ASCII letters, digits, `-`, `_`, `.` and `/`: it may then be the secret itself.
 pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     let name = reference.strip_prefix(KEYRING)?;
     let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');
@@ -74,8 +74,8 @@ pub fn is_place(name: &str) -> bool {
     PLACES.contains(&name)
 }
 
-/// Returns the variables from which a backend of this kind usually reads its key and its provider's
-/// address. The variable of an API's key is not among them.
+/// Returns the variables that a backend of this kind receives by default: the keys of an agent, and
+/// the locations and proxies of an agent or an API. The key of an API is not among them.
 pub(crate) fn usual(kind: &BackendKind) -> impl Iterator<Item = &'static str> + use<> {
     let (keys, places) = match kind {
         BackendKind::Agent(agent, ..) => (keys(agent.name()), &PLACES[..]),
@@ -140,7 +140,7 @@ impl BackendSpec {
     }
 }
 
-/// Returns the command that installs a program of this kind.
+/// Returns the command that installs a program of this kind, or advice for an unknown kind.
 pub(crate) fn install(kind: &str) -> &'static str {
     match kind {
         "claude" => "npm install -g @anthropic-ai/claude-code",
@@ -197,7 +197,8 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     Err(BackendError::NotLoggedIn { why: format!("{why}; {hint}") })
 }
 
-/// Returns the agent's state folder.
+/// Returns the agent's state folder, or `None` if neither the configuration nor the environment
+/// determines it.
 pub(crate) fn home(plan: &AgentPlan) -> Option<std::path::PathBuf> {
     if let Some(state) = &plan.state {
         return Some(state.clone());
@@ -220,9 +221,9 @@ fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     read_host(path, LARGEST)
 }
 
-/// Reads the variables from an `env_file`, which has lines of the form `NAME=VALUE`. Empty lines
-/// and lines that start with `#` are skipped, quotes around a value are removed, and nothing is
-/// expanded.
+/// Reads the variables from an `env_file`, which has lines of the form `NAME=VALUE`, optionally
+/// after `export`. Empty lines and lines that start with `#` are skipped, quotes around a value are
+/// removed, and nothing is expanded.
 ///
 /// # Errors
 /// Returns [`BackendError::NotLoggedIn`] if the file cannot be read or is too large, if other users

@@ -35,7 +35,7 @@ pub enum BackendError {
     /// No usable credentials were found, so none were sent: log in, or set a key.
     #[error("not logged in: {why}")]
     NotLoggedIn {
-        /// The places that were searched, and a hint.
+        /// The problem, usually with a hint.
         why: String,
     },
     /// The provider rejected the credentials: renew the login or the key.
@@ -52,7 +52,8 @@ pub enum BackendError {
         /// The places that were searched, and a hint.
         hint: String,
     },
-    /// Nothing arrived in time. The next attempt may succeed, or may need longer deadlines.
+    /// A deadline passed before the answer was complete. The next attempt may succeed, or may need
+    /// longer deadlines.
     #[error("{phase} passed after {}", Seconds(*waited))]
     Silent {
         /// The deadline that passed.

@@ -1,10 +1,10 @@
 //! Redacts secrets from errors.
 //!
 //! A child may print any value that it received. This module replaces everything that looks like a
-//! secret, and every occurrence of the value of any variable in the child's environment except the
-//! default ones. Text is truncated only after redaction, because truncation could leave part of a
-//! secret that no longer matches. Redaction must never be the only protection, because a secret may
-//! look like ordinary text.
+//! secret, and every value from the child's environment except short values and those of ordinary
+//! variables such as `PATH`. Text is truncated only after redaction, because truncation could leave
+//! part of a secret that no longer matches. Redaction must never be the only protection, because a
+//! secret may look like ordinary text.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use runner_text::redact::Redacted;
 /// Variables that every child receives and that contain no secrets.
 pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
-/// Minimum length of a value to redact. Shorter values are switches (`1`, `true`), and replacing
-/// them would only damage the text.
+/// Minimum length, in bytes, of a value to redact. Shorter values are usually switches (`1`,
+/// `true`), and replacing them would only damage the text.
 const SHORTEST: usize = 6;
 
 /// The secret values and their replacements, longest value first.

@@ -56,7 +56,8 @@ impl Request {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AnswerForm {
-    /// With a schema, the text is one JSON document. Any other text is an error.
+    /// If the request has a schema, the text must be one JSON document. Otherwise, any text is
+    /// accepted.
     #[default]
     Document,
     /// The job extracts elements from any text, even if there is prose around them, one of them is
@@ -75,7 +76,7 @@ impl AnswerForm {
 pub struct Source {
     /// The source's name, supplied by runner: a path or a commit.
     pub label: Redacted,
-    /// The text between fences. It cannot contain the fence's nonce.
+    /// The text with the fence around it. The text itself cannot contain the fence's nonce.
     pub fenced: Redacted,
 }
 

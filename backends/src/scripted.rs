@@ -27,10 +27,10 @@ pub enum Step {
     Text(String),
     /// Returns this error.
     Error(BackendError),
-    /// Sends nothing until the request is cancelled or the first-byte deadline passes.
+    /// Sends nothing until the request is cancelled, or the first-byte or total deadline passes.
     Hang,
-    /// Sends this text to the sink, then nothing until the request is cancelled or the idle
-    /// deadline passes.
+    /// Sends this text to the sink, then nothing until the request is cancelled, or the idle or
+    /// total deadline passes.
     Stall(String),
 }
 

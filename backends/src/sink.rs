@@ -145,6 +145,7 @@ impl OwnedTarget {
     }
 
     /// Extracts the target from a tool's input, as reported by an agent program or its hook.
+    /// Returns `None` if the input names no target.
     pub fn of_input(input: &serde_json::Value) -> Option<Self> {
         let text = |keys: &[&str]| {
             let mut texts = keys.iter().filter_map(|key| input[*key].as_str());

@@ -105,8 +105,9 @@ impl AgentPlan {
         }
     }
 
-    /// Returns the sandbox with write access to the agent's state folder and with network access.
-    /// If the job lists hosts, only those hosts can be reached.
+    /// Returns the sandbox with write access to the agent's state folder and with network access,
+    /// or `None` if no sandbox is configured. If the job lists hosts, only those hosts can be
+    /// reached.
     pub fn sandbox(&self) -> Option<SandboxedStart> {
         let mut sandbox_start = self.sandbox_start.clone()?;
         // The sandbox rejects paths that contain symbolic links.
@@ -141,7 +142,8 @@ impl AgentPlan {
         format!("{}; {own}", self.held.describe(self.sandbox_start.as_ref()))
     }
 
-    /// Creates the agent's state folder, because the sandbox can open only an existing folder.
+    /// Creates the agent's state folder if it is missing, because the sandbox can open only an
+    /// existing folder.
     ///
     /// # Errors
     /// Returns [`BackendError::Rejected`] if the folder cannot be created.
@@ -237,8 +239,8 @@ pub(crate) fn went_well(ended: &Ended) -> bool {
     ended.status == ExitStatus::Exit(0) || ended.lingered
 }
 
-/// Reads the answer from a program's final message. If there is a schema, the message is also
-/// parsed as JSON.
+/// Reads the answer from a program's final message. The value is present if the message is JSON. If
+/// the request has a schema, the wrapper object that [`prompt::rooted`] adds is removed.
 ///
 /// # Errors
 /// Returns [`BackendError::Malformed`] if the message is empty or is not the required JSON.
@@ -249,7 +251,7 @@ pub(crate) fn answer(
 ) -> Result<(String, Option<Value>), BackendError> {
     if said.trim().is_empty() {
         return Err(BackendError::Malformed {
-            why: "exited with code 0 and an empty answer".to_owned(),
+            why: "reported an empty answer".to_owned(),
             excerpt: String::new(),
         });
     }
@@ -267,7 +269,7 @@ pub(crate) fn answer(
 /// Returns the error for a program that exited normally but never reported `what`.
 pub(crate) fn ended_without(what: &str, ended: &Ended, secrets: &Secrets) -> BackendError {
     BackendError::Malformed {
-        why: format!("exited with code 0 without {what}"),
+        why: format!("ended without {what}"),
         excerpt: secrets.head(&String::from_utf8_lossy(&ended.stdout), 200),
     }
 }

@@ -1,9 +1,8 @@
 //! Classifies a provider's refusal by its status, code and text.
 //!
 //! Phrases about credit are checked first, because waiting does not restore exhausted credit. A
-//! known status is checked next, and the rest of the text is interpreted only if there is no known
-//! status. This module must interpret only errors that a program or an API reported, never a
-//! model's answer.
+//! recognized status is checked next, and other phrases are checked only if there is none. This
+//! module must interpret only errors that a program or an API reported, never a model's answer.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -171,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_login_is_not_a_refused_one() {
+    fn missing_login_differs_from_a_rejected_one() {
         let here = LocalClock { now: Timestamp::UNIX_EPOCH, zone: TimeZone::UTC };
         let of = |status, text| {
             let said = ProgramError { status, text, ..ProgramError::default() };

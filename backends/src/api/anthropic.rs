@@ -1,4 +1,4 @@
-//! Anthropic's Messages API, which sends named events and a message that consists of blocks.
+//! Anthropic's Messages API, which sends the blocks of a message as named events.
 //!
 //! An answer with a schema arrives as the input of a single tool named `answer`, which does
 //! nothing. A tool is used because every model and every server that speaks this dialect supports
@@ -49,7 +49,7 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
 #[derive(Debug)]
 pub(super) struct Messages {
     belief: Belief,
-    /// The index of the block that contains the answer, and the block's initial content.
+    /// The index of the block that contains the answer, and the block's initial input.
     tool: Option<(u64, Value)>,
     /// Input tokens by category: uncached, written to a cache, read from a cache.
     read: [u64; 3],
@@ -65,8 +65,8 @@ impl Messages {
         let keys = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
         let mut found = usage["input_tokens"].is_number() && !last;
         for (at, key) in keys.into_iter().enumerate() {
-            // The last event of a stream omits counts that the first event reported, or reports
-            // them as 0.
+            // The last event of a stream may omit counts that the first event reported, or
+            // report them as 0.
             if let Some(figure) = into.figure(&usage[key], self.belief.input)
                 && (figure > 0 || !last)
             {

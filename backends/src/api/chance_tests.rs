@@ -23,7 +23,8 @@ impl TestRandom {
     }
 }
 
-/// Returns `count` multiplied by `RUNNER_TEST_SCALE`.
+/// Returns `count` multiplied by `RUNNER_TEST_SCALE`, rounded up, or `count` if the variable is not
+/// set.
 #[allow(
     clippy::disallowed_methods,
     clippy::cast_possible_truncation,

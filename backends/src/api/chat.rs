@@ -109,8 +109,7 @@ fn first(data: &Value) -> Option<&Value> {
     choices.iter().find(|choice| choice["index"].as_u64().unwrap_or(0) == 0)
 }
 
-/// A chunk that contains nothing but a piece of text. `None` stands for a missing field and for
-/// `null`.
+/// A chunk that contains nothing but a piece of text. A field that is missing or `null` is `None`.
 #[derive(Deserialize)]
 struct PieceChunk<'d> {
     #[serde(borrow)]

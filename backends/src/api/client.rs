@@ -6,8 +6,8 @@
 //! - **Trusted certificates** come from the operating system, or from `SSL_CERT_FILE` if it is set;
 //!   `ca_file` adds to them.
 //!
-//! Connections are never kept for reuse. This module must never send a key to any host but the
-//! endpoint.
+//! Connections are never kept for reuse. This module must never send a key to any host other than
+//! the endpoint.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -34,8 +34,8 @@ use crate::sink::{Event, Limit, Sink};
 const ERROR_BODY: usize = 64 * 1024;
 /// Maximum wait for the body of an error response. The status alone is sufficient.
 const ERROR_WAIT: Duration = Duration::from_secs(5);
-/// Interval between readings of the boot-time clock. The runtime's own clock stops while the host
-/// sleeps.
+/// Maximum interval between readings of the boot-time clock. The runtime's own clock stops while
+/// the host sleeps.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The deadlines and the cancellation token of one request.
@@ -217,8 +217,8 @@ impl Exchange<'_> {
                 return Ok(());
             }
             if ended {
-                // Some servers omit the last message. If the usage is also missing, the answer was
-                // truncated.
+                // Some servers omit the last message. If the stop reason or the usage is also
+                // missing, the answer may be incomplete.
                 let chat = self.plan.dialect == dialect::Dialect::Chat;
                 return match (&gathered.end, gathered.spent.output) {
                     (Some(_), Some(_)) if chat => Ok(()),
@@ -234,6 +234,7 @@ impl Exchange<'_> {
     }
 
     /// Converts an error response into an error, including as much of its body as arrives in time.
+    /// Returns `Err` only if the request is cancelled.
     async fn refused(&self, mut response: Response) -> Result<BackendError, BackendError> {
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = Vec::new();

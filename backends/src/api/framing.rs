@@ -9,8 +9,8 @@
 //!
 //! The crate `eventsource-stream` is not used, because it buffers events of any size, rescans an
 //! event from the start for each chunk, and may lose the last event if lines end in carriage
-//! returns. Tests compare the two parsers on other input. This module must never keep more than one
-//! event, and must never interpret its content.
+//! returns. Tests compare the two parsers on input with other line endings. This module must never
+//! keep more than one event, and must never interpret an event's content.
 
 use std::ops::ControlFlow;
 

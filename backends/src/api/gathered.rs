@@ -61,13 +61,13 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub text: String,
-    /// The model's input to the tool that represents the answer, as JSON.
+    /// The JSON input that the model passed to the answer tool, if it called the tool.
     pub given: Option<String>,
     /// The reason the model stopped, once reported.
     pub end: Option<End>,
     /// Whether the dialect's final message has arrived.
     pub over: bool,
-    /// The model's refusal, which takes the place of an answer.
+    /// The model's refusal, which replaces an answer.
     pub refusal: String,
     /// The usage reported so far.
     pub spent: ReplyUsage,
@@ -121,14 +121,16 @@ impl Gathered {
         }
     }
 
-    /// Returns the complete usage, or `None` if a count is missing or impossible.
+    /// Returns the complete usage, or `None` if a count is missing or impossible, or if both counts
+    /// are 0.
     pub fn usage(&self) -> Option<Usage> {
         let whole = self.spent.whole().filter(|_| !self.doubted);
-        // Every answer uses tokens, but servers that do not count them may report 0.
+        // Every answer uses tokens, but servers that do not count tokens may report 0.
         whole.filter(|it| it.input_tokens > 0 || it.output_tokens > 0)
     }
 
-    /// Returns the usage reported so far, with 0 for a missing output count.
+    /// Returns the usage reported so far, with 0 for a missing output count. Returns `None` if the
+    /// input count is missing or any count is impossible.
     pub fn so_far(&self) -> Option<Usage> {
         let output = self.spent.output.or(Some(0));
         ReplyUsage { output, ..self.spent }.whole().filter(|_| !self.doubted)
@@ -167,8 +169,9 @@ impl Gathered {
         self.notes.insert(note);
     }
 
-    /// Returns a count reported by the provider. A count that is negative, not an integer or above
-    /// `most` is rejected.
+    /// Returns a count reported by the provider, or `None` if it is missing or impossible, which
+    /// means negative, not an integer or above `most`. After an impossible count, the reply's usage
+    /// is unknown.
     pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
         match value {
             Value::Null => None,
@@ -185,7 +188,7 @@ impl Gathered {
         }
     }
 
-    /// Returns the answer, if the reply is complete and usable.
+    /// Returns the answer, or an error if the reply is incomplete or unusable.
     pub fn reply(
         mut self,
         plan: &EndpointPlan,

@@ -25,8 +25,8 @@ pub(crate) fn until(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
         .or_else(|| exhausted(headers, now).filter(ahead))
 }
 
-/// Finds the subscription's most heavily used limit window. Returns how much of that window is
-/// used, in thousandths, and when it resets.
+/// Finds the subscription's most heavily used limit window, if any is reported. Returns how much of
+/// that window is used, in thousandths, and when it resets, if reported.
 pub(crate) fn used(headers: &HeaderMap, now: Timestamp) -> Option<(u16, Option<Timestamp>)> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let windows = headers.keys().filter_map(|name| {
@@ -55,7 +55,7 @@ fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
     now.checked_add(SignedDuration::from_secs(whole)).ok()
 }
 
-/// Returns the latest reset time of the exhausted limits.
+/// Returns the latest reset time of the exhausted limits, if any.
 fn exhausted(headers: &HeaderMap, now: Timestamp) -> Option<Timestamp> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let mut latest = None;

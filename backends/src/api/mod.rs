@@ -1,7 +1,7 @@
 //! Model APIs as backends, accessed over HTTP.
 //!
 //! ```text
-//! BackendSpec ──plan──> Plan ──client──> one connection, no redirects, keys to this host alone
+//! BackendSpec ──plan──> EndpointPlan ──client──> one connection; the key is sent to no other host
 //! Request ──dialect──> body ──exchange──> pieces ──framing──> events ──dialect──> Gathered
 //!                                │ four deadlines, cancel           │
 //!                                └──> refusal: status, limits       └──> Reply | BackendError
@@ -106,7 +106,7 @@ impl Backend for Api {
         let mut heard = LastText { last: String::new(), behind: sink };
         exchange.ask(body, &mut *reader, &mut gathered, &mut heard).await?;
         let last = heard.last;
-        // The provider has reported a stop reason, so no further usage will arrive, even if the
+        // Once the provider has reported a stop reason, no further usage will arrive, even if the
         // answer is unusable.
         let total = gathered.usage().filter(|_| gathered.end.is_some());
         let done = gathered.reply(plan, request, &secrets);

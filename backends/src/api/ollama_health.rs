@@ -1,6 +1,6 @@
 //! Queries an Ollama server's state within a deadline, for the commands that help a user set it up.
 //!
-//! This module must never send anything but its two requests, for the version and the model list,
+//! This module must never send any request other than its two, for the version and the model list,
 //! and must never call a model.
 
 use std::collections::BTreeMap;
@@ -27,14 +27,14 @@ pub enum OllamaHealth {
     Ready { version: String },
     /// The server answers but does not have the model.
     ModelMissing { version: String, models: Vec<String> },
-    /// Nothing is listening at the endpoint.
+    /// No connection to the endpoint could be established.
     Dead {
         /// The system's error message.
         why: String,
     },
     /// No answer arrived within the deadline.
     Silent { why: String },
-    /// Another program is listening at the endpoint.
+    /// The endpoint did not answer as Ollama does.
     Stranger { why: String },
     /// The server was not contacted.
     NotAsked { why: String },

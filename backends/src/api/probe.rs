@@ -87,7 +87,7 @@ fn listens(plan: &EndpointPlan) -> Result<(), BackendError> {
     Err(last)
 }
 
-/// Checks that the list contains the model.
+/// Checks that the list contains the model. An endpoint that does not list its models passes.
 ///
 /// # Errors
 /// Returns [`BackendError::NotInstalled`] with the closest model name or some of the names, and the
@@ -115,7 +115,8 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
 /// Asks the endpoint for its models.
 ///
 /// # Errors
-/// Returns an error if the endpoint cannot be reached, is a different server, or rejects the key.
+/// Returns an error if the endpoint cannot be reached, rejects the request, or is not the
+/// configured kind of server.
 pub(crate) fn find(plan: &EndpointPlan) -> Result<Endpoint, BackendError> {
     found(plan, FAR)
 }

@@ -81,7 +81,7 @@ pub(crate) fn of_fault(plan: &EndpointPlan, fault: Fault, secrets: &Secrets) -> 
     }
 }
 
-/// Returns the status that corresponds to an error's code.
+/// Returns the status that corresponds to an error's code, if the code is known.
 fn status_of(code: &str) -> Option<u16> {
     code.split(' ').find_map(|word| {
         Some(match word {
@@ -115,7 +115,7 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
         None => format!("{host} returned an error: {shown}"),
     };
     let lower = words.to_ascii_lowercase();
-    // The cause is either a missing model or a wrong address.
+    // The cause of a 404 is either a missing model or a wrong address.
     let about_model = lower.contains("model") || code.contains("model_not_found");
     if status == Some(404) || (status.is_none() && lower.contains("not found")) {
         if about_model {
@@ -143,8 +143,8 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
 }
 
 /// Returns whether an error reports a request that does not fit into the context window. OpenAI and
-/// llama.cpp's server have a code for it. vLLM and Anthropic report it only in words, which `lower`
-/// contains in lower case.
+/// llama.cpp's server have a code for this error. vLLM and Anthropic report it only in the message,
+/// which `lower` contains in lower case.
 fn exceeds_window(code: &str, lower: &str) -> bool {
     code.split(' ')
         .any(|word| matches!(word, "context_length_exceeded" | "exceed_context_size_error"))

@@ -1,6 +1,6 @@
 //! OpenAI's Responses API: typed events, and a final response that repeats the complete content.
 //!
-//! The answer consists of the streamed pieces, and the final response must have the same content.
+//! The answer consists of the streamed pieces, and any text in the final response must equal it.
 //! If there are no pieces, the final response is the answer. The provider is asked to store nothing
 //! (`store` is false).
 

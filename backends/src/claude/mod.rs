@@ -35,8 +35,8 @@ use stream::Transcript;
 
 /// Default maximum number of turns if tools are configured.
 const TURNS: u32 = 20;
-/// Default maximum number of turns without configured tools, if the answer has a schema. The answer
-/// goes through a tool, and the program asks again if the model answers in plain text.
+/// Default maximum number of turns without configured tools, if the answer has a schema. The model
+/// must pass the answer to a tool, and the program asks again if the model answers in plain text.
 const SCHEMA_TURNS: u32 = 3;
 
 #[derive(Clone, Debug)]

@@ -151,7 +151,7 @@ fn exit_code(error: &str) -> Option<i64> {
     code.split_whitespace().next()?.parse().ok()
 }
 
-/// The largest plausible number of tokens in a session. A larger number counts as an error.
+/// The largest plausible number of tokens in a session.
 const MOST_TOKENS: u64 = 10_000_000_000;
 /// The largest plausible cost of a session in dollars.
 const MOST_DOLLARS: f64 = 1e6;
@@ -170,8 +170,8 @@ fn cost(value: &Value) -> Option<u64> {
     value.as_f64().filter(|dollars| (0.0..=MOST_DOLLARS).contains(dollars)).map(micros)
 }
 
-/// Reads a message's usage from the API's fields. Returns `None` if the message contains neither
-/// input nor output tokens, or if it contains an impossible number.
+/// Reads a message's usage from the API's fields. Returns `None` if the message reports neither
+/// input nor output tokens, or if it reports an impossible number.
 fn one(usage: &Value) -> Option<Usage> {
     let count = |key: &str| figure(&usage[key]);
     if usage["input_tokens"].is_null() && usage["output_tokens"].is_null() {
@@ -407,7 +407,7 @@ null
     }
 
     #[test]
-    fn impossible_usage_counts_as_unknown() {
+    fn impossible_usage_is_unknown() {
         let good = serde_json::json!({"input_tokens": 3, "output_tokens": 5});
         for value in ["-1", "0.5", "1e300", "18446744073709551615", "10000000001", "\"7\"", "[]"] {
             let value: Value = serde_json::from_str(value).unwrap();

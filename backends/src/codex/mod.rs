@@ -108,8 +108,8 @@ impl Backend for Codex {
     }
 }
 
-/// Writes the schema, if there is one and providers accept it, to a file in the run folder. The
-/// question always contains the schema.
+/// Writes the schema, if there is one and providers accept it, to a file in the run folder. Returns
+/// that folder, or `None` if no file was written. The question always contains the schema.
 fn put_schema(request: &Request) -> Result<Option<Folder>, BackendError> {
     let (Some(schema), Some(path)) = (&request.schema, &request.run_dir) else {
         return Ok(None);

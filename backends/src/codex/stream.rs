@@ -16,7 +16,7 @@ use crate::agent::events::AgentEvents;
 use crate::request::Usage;
 use crate::sink::{OwnedEvent, OwnedTarget};
 
-/// Maximum number of running tools to track. Each tool beyond this number is reported twice.
+/// Maximum number of running tools to track. The use of any further tool is reported twice.
 const MOST_AT_ONCE: usize = 1_000;
 
 /// The combined result of the events.
@@ -31,7 +31,7 @@ pub(crate) struct Transcript {
     pub usage: Option<Usage>,
     /// The number of failed tool uses.
     pub failed_commands: u64,
-    /// Tools that have not returned yet.
+    /// The ids of tool uses that have not finished yet.
     begun: HashSet<String>,
 }
 
@@ -136,7 +136,8 @@ fn tool_use(item: &Value, kind: &str) -> OwnedEvent {
     }
 }
 
-/// Returns the command that Codex passes to a shell, as in `/bin/bash -lc 'make test'`.
+/// Returns the command that Codex passes to a shell, as in `/bin/bash -lc 'make test'`. A command
+/// of any other form is returned unchanged.
 fn inner_command(command: &str) -> String {
     let words = shlex::split(command).unwrap_or_default();
     match <[String; 3]>::try_from(words) {

@@ -71,10 +71,10 @@ pub enum RecordingLine {
 pub struct Content {
     /// The digest of the original content, before redaction.
     pub digest: Digest,
-    /// The content, if it is UTF-8.
+    /// The content as text, if it is UTF-8 or was redacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// The content as base64, if it is not UTF-8.
+    /// The content as base64, if it is neither UTF-8 nor redacted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base64: Option<String>,
     /// Whether anything was redacted.
@@ -96,28 +96,28 @@ pub struct Exchange {
     /// The error, if there is no answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<BackendError>,
-    /// The digest of the answer's text, used to detect later changes.
+    /// The digest of the recorded answer's text, used to detect later changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_digest: Option<Digest>,
 }
 
-/// The error for a file that is not a complete recording.
+/// The error for a file that cannot be read or is not a complete recording.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     #[error("cannot read {}", path.display())]
     Io { path: PathBuf, source: io::Error },
-    /// The file is not a recording.
+    /// The file is not a recording that this version can read.
     #[error("{} is not a recording: {why}", path.display())]
     NotOne {
         path: PathBuf,
-        /// The defect and its line.
+        /// The defect, with its line if one line is at fault.
         why: String,
     },
-    /// The recording has no end line, or other lines are missing.
+    /// The recording has no end line, or its end line gives a different number of lines.
     #[error("{} is not a complete recording: {why}", path.display())]
     Cut {
         path: PathBuf,
-        /// The missing part.
+        /// The defect.
         why: String,
     },
 }
@@ -141,7 +141,7 @@ impl Content {
         }
     }
 
-    /// Returns the stored bytes, or `None` if they are not valid base64.
+    /// Returns the stored bytes, or `None` if they are missing or are not valid base64.
     pub fn bytes(&self) -> Option<Vec<u8>> {
         match (&self.text, &self.base64) {
             (Some(text), _) => Some(text.as_bytes().to_vec()),
@@ -268,7 +268,7 @@ fn parse(bytes: &[u8], path: &Path) -> Result<Vec<RecordingLine>, FileError> {
     }
 }
 
-/// Returns all contents of a recording, and how many of them are redacted.
+/// Returns all contents of a recording by digest, and how many of them are redacted.
 ///
 /// # Errors
 /// Returns the digest of an entry whose bytes cannot be decoded.

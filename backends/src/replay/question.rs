@@ -1,7 +1,8 @@
 //! Extracts the question from a request, and finds the first difference between two questions.
 //!
-//! The id, folder, deadlines and fence nonce of a request belong to a single run, and are not part
-//! of the question. Two questions that a model could distinguish must never be treated as equal.
+//! The id, folders, deadlines and fence nonce of a request are specific to a single run, and are
+//! not part of the question. Two questions that a model could distinguish must never be treated as
+//! equal.
 
 use runner_engine::digest::Digest;
 use runner_text::counted;
@@ -136,7 +137,8 @@ pub fn redacted(value: &Value, redactor: &Redactor) -> Value {
     }
 }
 
-/// Returns the first line, counted from 1, at which two strings differ.
+/// Returns the first line, counted from 1, at which two strings differ, or `None` if they are
+/// equal.
 pub fn line_of(one: &str, two: &str) -> Option<usize> {
     if one == two {
         return None;

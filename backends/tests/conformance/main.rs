@@ -107,8 +107,8 @@ struct Case {
     answer: fn(&Request) -> Value,
     /// Returns the number of times a model has been called.
     calls: Box<dyn Fn() -> usize>,
-    /// A named pipe that the backend opens once it has started working. Without a pipe, the backend
-    /// counts as working as soon as its future has been polled.
+    /// A named pipe that the backend opens once it has started working. Without a pipe, the request
+    /// is cancelled as soon as the backend's future has been polled.
     begun: Option<PathBuf>,
 }
 
