@@ -1,5 +1,5 @@
-//! Parses the settings that define where messages go: addresses, email addresses, and the locations
-//! of keys.
+//! Parses the settings that define where messages are sent: addresses, email addresses, and the
+//! locations of keys.
 //!
 //! This module must never contain a secret: a setting only names the location of a secret.
 

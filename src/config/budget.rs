@@ -1,4 +1,5 @@
-//! Budgets: the limits of nights, days, pools and windows, and the budget of one run.
+//! Converts budget tables: the limits of nights, days, pools and windows, and the budget of one
+//! run.
 
 use runner_engine::store::Budget;
 

@@ -164,8 +164,8 @@ fn translate(reader: &CtxrcReader<'_>, entries: Vec<CtxrcEntry>) -> Result<Ctxrc
     Ok(out)
 }
 
-/// Returns a program and its arguments, or `None` if the value is neither a string without spaces
-/// nor a list of strings.
+/// Returns a program and its arguments, or `None` if the value is neither a non-empty string
+/// without whitespace nor a list of strings.
 fn program_and_arguments(value: &Value) -> Option<Vec<Value>> {
     match value {
         // A string that a shell would split is rejected, because splitting it would be a guess.

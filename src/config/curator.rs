@@ -18,7 +18,8 @@ pub struct Curator {
     pub model: String,
     /// The address where the engine listens.
     pub endpoint: String,
-    /// Retention of completed job files, findings and log entries.
+    /// How long completed job files, findings and log entries are kept, or `None` to keep them
+    /// forever.
     pub keep: Option<SignedDuration>,
     /// The settings shared by the curator's jobs.
     pub spec: CuratorSpec,

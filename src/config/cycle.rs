@@ -18,8 +18,9 @@ use super::shape::good_name;
 use super::trigger::TriggerSpec;
 use toml::Table;
 
-/// Creates the implicit dreams: a dream job follows each job that wakes an agent without a cycle or
-/// a dream job. The dream is a separate run, so it can neither delay the job nor make it fail.
+/// Creates the implicit dreams: a dream job follows each enabled job that wakes an agent without a
+/// cycle or a dream job. The dream is a separate run, so it can neither delay the job nor make it
+/// fail.
 pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
     around: &JobContext<'_>,
@@ -48,8 +49,8 @@ pub(super) fn dreams_after(
     out
 }
 
-/// Creates the implicit daydreams: a daydream job follows the job of each agent that has a model
-/// and no daydream job.
+/// Creates the implicit daydreams: a daydream job follows an enabled job of each agent that has a
+/// model and no daydream job.
 pub(super) fn daydreams_after(
     jobs: &BTreeMap<String, Job>,
     backends: &BTreeMap<String, BackendSpec>,

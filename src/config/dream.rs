@@ -68,7 +68,8 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     file
 }
 
-/// Adds the kind and the trigger to an overnight job whose kind is not set in any file.
+/// Adds the kind and, if it is also missing, the trigger to an overnight job whose kind is not set
+/// in any file.
 pub(super) fn complete(merged: &mut Table) {
     let Some(Value::Table(jobs)) = merged.get_mut("jobs") else { return };
     if let Some(Value::Table(night)) = jobs.get_mut(JOB)

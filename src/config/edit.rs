@@ -55,8 +55,9 @@ impl fmt::Display for SettingChange {
 /// file's contents.
 ///
 /// # Errors
-/// Returns an error if the file cannot be parsed, or if the result of all changes would have an
-/// error that was not in the old contents.
+/// Returns an error if the file must not contain one of the settings, if a configuration file
+/// cannot be parsed, or if the result of all changes would have an error that was not in the old
+/// contents.
 pub fn edit(
     user: &Path,
     edit: &Edit<'_>,
@@ -247,8 +248,8 @@ fn put(table: &mut dyn TableLike, key: &str, new: Value) -> Result<(), &'static 
     Ok(())
 }
 
-/// Merges the changed lines of `new` into `old`. Lines that are the same in `plain` and `new` are
-/// copied from `old`.
+/// Merges the changed lines of `new` into `old`. `plain` is `old` with LF line endings. The lines
+/// before the first change and after the last change are copied from `old`.
 fn spliced(old: &str, plain: &str, new: &str) -> String {
     let same = |a: &str, b: &str| a.trim_end_matches('\n') == b.trim_end_matches('\n');
     let (kept, plain, new): (Vec<&str>, Vec<&str>, Vec<&str>) = (

@@ -1,4 +1,4 @@
-//! An error in a setting, before its location is looked up.
+//! An error in a setting, before its location is determined.
 
 use std::fmt;
 use std::path::Path;
@@ -59,8 +59,8 @@ pub(super) struct Finding {
     pub(super) key: String,
     pub(super) why: Reason,
     pub(super) part: Part,
-    /// The fix, if a different value is not enough. Such an error leads to exit code 78, whichever
-    /// layer contains it.
+    /// The fix, if a different value is not enough. Such an error results in exit code 78,
+    /// whichever layer contains it.
     pub(super) fix: Option<Fix>,
 }
 

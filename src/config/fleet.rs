@@ -1,4 +1,4 @@
-//! The fleets that this host may join. Only the user's file names them, because the owner of a
+//! The fleets that this host may join. Only the user's file may name them, because the owner of a
 //! fleet's database decides what the fleet's hosts run.
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use runner_engine::store::Budget;
 use super::reader::Reader;
 use super::settings::FleetTable;
 
-/// The shortest lease. A shorter one would end before a host notices a lost connection.
+/// The shortest permitted lease. A shorter lease could end before a host notices a lost connection.
 const SHORTEST: SignedDuration = SignedDuration::from_secs(10);
 
 /// This host's settings in a fleet.
@@ -22,7 +22,7 @@ pub struct Fleet {
     pub slots: u32,
     /// The lease duration for this host's jobs.
     pub lease: SignedDuration,
-    /// How long a host may go unseen before it counts as silent.
+    /// How long a host may be unseen before it is reported as silent.
     pub silent_after: SignedDuration,
     /// The combined limits of all hosts for one day in UTC.
     pub day: Budget,

@@ -1,4 +1,4 @@
-//! Tests with valid settings that are randomly corrupted in many ways.
+//! Tests the readers of settings with valid files that are corrupted at random.
 
 #![allow(
     clippy::disallowed_methods,

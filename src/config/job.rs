@@ -40,8 +40,8 @@ pub struct Job {
     pub zone: String,
     /// The combined budget of all runs of the job in one civil day.
     pub day: Budget,
-    /// How long the job may go without a success before an alert is sent, if it differs from
-    /// `[notify]`. The inner `None` means never.
+    /// How long the job may go without a success before an alert is sent, if the job overrides
+    /// `[notify]`. The inner `None` means that no alert is sent.
     pub success_within: Option<Option<SignedDuration>>,
 }
 
@@ -56,7 +56,7 @@ pub(super) struct JobContext<'a> {
     pub(super) defaults: &'a Defaults,
 }
 
-/// Reads a job. Returns `None` if too little of the job is valid.
+/// Reads a job. Returns `None` if a part without which no job can be created is invalid.
 pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) -> Option<Job> {
     let path = ["jobs", name];
     let key = |key: &str| format!("jobs.{name}.{key}");

@@ -1,8 +1,8 @@
 //! Settings for alerts: `[notify]` and `[channels.NAME]`.
 //!
 //! A project's settings override the user's settings key by key. Only the user's file can set the
-//! heartbeat, because a tick serves all projects. This module must never contain a secret: settings
-//! refer to secrets only by name; the process that delivers messages reads their values.
+//! heartbeat, because a tick serves all projects. This module must never contain a secret: a
+//! setting only names the location of a secret, and the process that delivers messages reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -143,7 +143,8 @@ impl Overrides {
     ///
     /// # Errors
     /// Returns an error that names the variable or flag if a single command cannot change the
-    /// setting, if its name is ambiguous, or if the setting that contains it is not a table.
+    /// setting, if the name of a variable is ambiguous or contains an unknown job or backend, or if
+    /// the setting that contains it is not a table.
     pub(super) fn lay_over(
         &self,
         merged: &mut Table,

@@ -11,8 +11,8 @@
 //! | `writes` | lets a child write this path |
 //!
 //! Runner moves only `overnight.output_dir` as a whole, so only this folder must be one that runner
-//! created. `runner_jobs::overnight::ownership` checks this here from the path alone, and again at
-//! run time from the folder's contents. This module must never access the disk.
+//! created. `runner_jobs::overnight::ownership` contains both checks: this module checks the path
+//! alone, and a run checks the folder's contents. This module must never access the disk.
 
 use std::collections::BTreeMap;
 

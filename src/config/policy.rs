@@ -16,7 +16,7 @@ use super::values::{NetworkValue, Switch, Text, Wait};
 /// The number of slots by job group.
 pub(super) type Groups = BTreeMap<String, u32>;
 
-/// The settings of jobs that do not override them.
+/// The settings that apply to every job that does not override them.
 #[derive(Clone, Debug)]
 pub(super) struct Defaults {
     /// The policy for starting, delaying and retrying jobs.
@@ -25,7 +25,8 @@ pub(super) struct Defaults {
     pub(super) zone: String,
     /// The sandbox of the jobs' children.
     pub(super) sandbox: SandboxSettings,
-    /// Whether runner keeps the machine awake; `None` selects the default of the job's kind.
+    /// Whether runner keeps the machine awake; `None` selects the default for the job's kind and
+    /// trigger.
     pub(super) keep_awake: Option<bool>,
 }
 

@@ -119,8 +119,8 @@ pub(super) fn prices(reader: &mut Reader<'_>) -> Prices {
     prices
 }
 
-/// Returns the price of a model, with missing rates taken from its known price. Returns `None` if a
-/// rate is missing from both.
+/// Returns the price of a model, with missing rates taken from its known price. Returns `None` if
+/// the input rate or the output rate is missing from both.
 fn price(table: &PriceTable, known: Option<&Price>) -> Option<Price> {
     Some(Price {
         input: table.input_cost_per_token.map(rate).or(known.map(|price| price.input))?,

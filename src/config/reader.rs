@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         self.add(key.to_owned(), why.into(), Part::Value, None);
     }
 
-    /// Adds an error about a value that names a path that a run must never change.
+    /// Adds an error about a value that is a path that a run must never change.
     pub(super) fn forbidden(&mut self, key: &str, why: impl Into<Reason>, fix: Fix) {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
@@ -100,8 +100,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a table as `T`. Returns `None` if the table is missing, or if too little of it is
-    /// valid.
+    /// Reads a table as `T`. Returns `None` if the table is missing, or if it cannot be read even
+    /// without its invalid settings.
     pub(super) fn read<T: DeserializeOwned>(&mut self, path: &[&str]) -> Option<T> {
         self.read_with(path, |table| serde_path_to_error::deserialize(Value::Table(table)))
     }

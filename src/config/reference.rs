@@ -29,7 +29,7 @@ const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 
 #[derive(Clone, Debug)]
 pub(super) struct Setting {
-    /// The full name; `*` stands for any name.
+    /// The full name; `*` matches any name.
     pub(super) path: String,
     /// The job kinds that have the setting. Empty if all kinds have it, or if it is not a job
     /// setting.
@@ -81,7 +81,7 @@ pub(super) fn whole() -> &'static Value {
     &SHAPES.whole
 }
 
-/// Returns the schema of a job of this kind.
+/// Returns the schema of a job of this kind, or `None` if there is no such kind.
 pub(super) fn job(kind: &str) -> Option<&'static Value> {
     static JOINED: [OnceLock<Value>; NAMES.len()] = [const { OnceLock::new() }; NAMES.len()];
     let at = NAMES.iter().position(|name| *name == kind)?;
@@ -423,7 +423,7 @@ fn limits(node: &Value) -> String {
 }
 
 /// Checks that `path` names a known setting or table. The error contains the full name of the
-/// nearest setting.
+/// nearest setting, if any is similar.
 pub(super) fn known(path: &[String]) -> Result<(), UnknownSetting> {
     let mut node = whole();
     for (at, part) in path.iter().enumerate() {
@@ -441,7 +441,7 @@ pub(super) fn known(path: &[String]) -> Result<(), UnknownSetting> {
     Ok(())
 }
 
-/// Reports whether a setting is always a string, and never a number, a boolean, a list or a table.
+/// Reports whether the value of a setting must be a string.
 pub(super) fn is_text<'p>(path: impl IntoIterator<Item = &'p str>) -> bool {
     let node = path.into_iter().try_fold(whole(), |node, part| entry(node, part));
     node.is_some_and(|node| node["type"] == "string")
@@ -487,7 +487,7 @@ pub(super) fn is_policy(key: &str) -> bool {
     declares::<PolicyTable>(key)
 }
 
-/// Reports whether a job that does not set the key takes it from `[defaults]`.
+/// Reports whether the value in `[defaults]` applies to a job that does not set the key.
 pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key) || declares::<SandboxTable>(key)
 }

@@ -1,4 +1,5 @@
-//! Tests that the reference in the guide contains every setting as the types declare it.
+//! Tests that the reference in the guide contains every setting as the types declare it, and that
+//! the embedded schemas match the types.
 
 #![allow(clippy::disallowed_methods, reason = "the test reads a variable and updates a file")]
 

@@ -12,7 +12,7 @@ use crate::ui::Failure;
 /// Applies `settings` to the table of `job` in `merged`, and adds their origin to `sources`.
 ///
 /// # Errors
-/// Returns a usage error that names the `--set`.
+/// Returns a usage error that names the `--set` option.
 pub(super) fn lay_over(
     merged: &mut Table,
     sources: &mut Sources,

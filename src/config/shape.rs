@@ -22,7 +22,7 @@ pub(super) struct Misfit {
     pub(super) part: Part,
 }
 
-/// Returns the errors in a configuration, at most [`MOST`].
+/// Returns the errors in a configuration. The check stops at a key after [`MOST`] errors.
 pub(super) fn misfits(table: &Table) -> Vec<Misfit> {
     let mut walk = Walk { path: Vec::new(), found: Vec::new() };
     walk.table(reference::whole(), table);
@@ -106,7 +106,7 @@ fn missing<'n>(node: &'n Node, table: &Table) -> impl Iterator<Item = &'n str> {
     required.filter(|name| !table.contains_key(*name))
 }
 
-/// Explains why a value does not match the schema.
+/// Explains why a value does not match the schema, or returns `None` if it matches.
 fn misfit(node: &Node, value: &Value) -> Option<Reason> {
     let wrong =
         || Some(Reason::from(format!("expected {}, found {}", describe(node), brief(value))));
@@ -152,7 +152,7 @@ fn misfit(node: &Node, value: &Value) -> Option<Reason> {
     if fits { None } else { wrong() }
 }
 
-/// Explains the error in a table within a list.
+/// Explains the first error in a table within a list, or returns `None` if there is none.
 fn misshapen(node: &Node, table: &Table) -> Option<Reason> {
     let odd = table.iter().find_map(|(key, value)| match entry(node, key) {
         None => Some(Reason::from(format!("unknown key {key:?}"))),

@@ -28,7 +28,7 @@ const SYNTAX: usize = 20;
 /// A configuration error and its location.
 #[derive(Clone, Debug)]
 pub(super) struct ConfigMistake {
-    /// The full name of the setting; empty if a file cannot be read at all.
+    /// The full name of the setting; empty if the error is not about a setting.
     pub(super) key: String,
     said: String,
     /// The file, and the line and column in it, counted from 1.
@@ -52,7 +52,7 @@ pub struct ConfigFinding {
     pub line: Option<usize>,
     /// The column in characters, counted from 1.
     pub column: Option<usize>,
-    /// The full name of the setting; `None` if a file cannot be read.
+    /// The full name of the setting; `None` if the error is not about a setting.
     pub key: Option<String>,
     pub message: String,
     pub hint: Option<String>,
@@ -165,7 +165,8 @@ impl ConfigMistake {
         }
     }
 
-    /// Returns the message without the drawing. Two errors with the same message count as one.
+    /// Returns the message without the drawing. If several errors have the same message, only one
+    /// is reported.
     pub(super) fn said(&self) -> &str {
         &self.said
     }
@@ -252,15 +253,15 @@ pub(super) fn parse(layer: &Layer) -> Result<Table, ConfigMistake> {
     toml::from_str(&layer.text).map_err(|error| syntax(layer, &error))
 }
 
-/// Returns all syntax errors in a layer's contents.
+/// Returns the syntax errors in a layer's contents: at most [`SYNTAX`] errors, and only the first
+/// error in a `.ctxrc`.
 pub(super) fn syntax_mistakes(layer: &Layer) -> Vec<ConfigMistake> {
     match parse(layer) {
         Ok(_) => Vec::new(),
         Err(first) if layer.name == ctxrc::NAME => vec![first],
         Err(first) => {
             let (_, errors) = DeTable::parse_recoverable(&layer.text);
-            // Each error includes a snippet of the offending line, so the number of errors is
-            // capped.
+            // Each error includes the offending line, so a report of all errors could be very long.
             let shown = errors.iter().take(SYNTAX);
             let mut all: Vec<ConfigMistake> = shown.map(|error| syntax(layer, error)).collect();
             if all.is_empty() {
@@ -276,7 +277,7 @@ fn syntax(layer: &Layer, error: &toml::de::Error) -> ConfigMistake {
         // The parser's messages name the type that it tried, so they are replaced.
         said if said.ends_with("value was too large") => "the number is too large".to_owned(),
         said if said.ends_with("value was too small") => "the number is too small".to_owned(),
-        // The parser accepts integers wider than 64 bits, but no setting can hold them.
+        // The parser accepts integers wider than 64 bits, but no setting does.
         said if said.starts_with("invalid type: integer `-") => {
             "the number is too small".to_owned()
         }
@@ -299,9 +300,9 @@ pub(super) fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// Creates an error about a value. The error names the command-line setting, if there is one.
-/// Otherwise it gives the location in the last file that sets the value, or failing that the
-/// location of its table.
+/// Creates an error about a value. The error names the variable or flag that sets the value, if
+/// there is one. Otherwise, it gives the location in the last file that sets the value or, failing
+/// that, the location of the value's table.
 pub(super) fn wrong(sources: &Sources, key: &str, why: &str) -> ConfigMistake {
     let finding = Finding { key: key.to_owned(), why: why.into(), part: Part::Value, fix: None };
     about(sources, &Places::of(sources), finding).1

@@ -81,7 +81,8 @@ fn trigger(text: &str) -> Result<TriggerSpec, String> {
     Ok(TriggerSpec::Clock(trigger))
 }
 
-/// Returns a complete trigger that begins with the word nearest to `word`.
+/// Returns a complete trigger that begins with the word nearest to `word`, or with `cron` if `word`
+/// is a nickname such as `@daily`.
 fn suggestion(word: &str) -> Option<String> {
     if word.starts_with('@') {
         return Some(format!("cron {word}"));
