@@ -75,7 +75,7 @@ const TARGETS: &[(&str, Content)] = &[
     ("state/runner/evil", Text),
 ];
 
-/// Ways to change or create the target. The second field is whether only a mount view refuses it.
+/// Ways to change or create the target, and whether only a mount view refuses the change.
 const WAYS: &[(&str, bool, &str)] = &[
     ("write", false, "mkdir -p $D; cat $X > $P"),
     ("append", false, "cat $X >> $P"),
@@ -86,9 +86,9 @@ const WAYS: &[(&str, bool, &str)] = &[
     ("lock and rename", false, "cat $X > $P.lock && mv -f $P.lock $P; rm -f $P.lock"),
     ("link over", false, "rm -f $P; ln $X $P"),
     ("symlink over", false, "ln -sfn $X $P"),
-    ("copy with target folder", false, "cp $X src/$(basename $P); cp -f -t $D src/$(basename $P)"),
+    ("copy into the folder", false, "cp $X src/$(basename $P); cp -f -t $D src/$(basename $P)"),
     ("edit in place", false, "sed -i s/^/EVIL/ $P"),
-    ("through proc root", false, "cat $X > /proc/self/root$P || cat $X > /proc/$PPID/root$P"),
+    ("write through proc", false, "cat $X > /proc/self/root$P || cat $X > /proc/$PPID/root$P"),
     ("swap the folder", false, "mv -T $D $D.old && mkdir -p $D && cp $X $P"),
     (
         "exchange",
@@ -99,11 +99,11 @@ const WAYS: &[(&str, bool, &str)] = &[
     ("change the mode", true, "chmod 0777 $P"),
 ];
 
-/// Attempts that use git or the private git directory.
+/// Other attempts, most of which use git or the private git directory.
 const SINGLE: &[(&str, &str)] = &[
     ("configure a monitor", "git config core.fsmonitor $W/src/evil.sh"),
     ("configure hooks", "git config core.hooksPath $W/src/EVIL"),
-    ("configure with another folder", "GIT_DIR=$W/.git git config core.fsmonitor $W/src/evil.sh"),
+    ("configure with GIT_DIR", "GIT_DIR=$W/.git git config core.fsmonitor $W/src/evil.sh"),
     ("configure by --git-dir", "git --git-dir=$W/.git config core.pager $W/src/evil.sh"),
     ("configure globally", "git config --global core.fsmonitor $W/src/evil.sh"),
     ("move the branch", "git update-ref refs/heads/side $(git commit-tree -m EVIL HEAD^{tree})"),
@@ -121,7 +121,7 @@ const SINGLE: &[(&str, &str)] = &[
         "configure the submodule",
         "env -u GIT_DIR -u GIT_WORK_TREE git -C libs/a/b config core.fsmonitor $W/src/evil.sh",
     ),
-    ("move the submodule's objects", "rm -rf .git/modules/libs/a/b/objects"),
+    ("remove the submodule's objects", "rm -rf .git/modules/libs/a/b/objects"),
     ("remove objects", "rm -rf .git/objects; rm -rf $W/.git/objects/*"),
     (
         "remove borrowed objects",
@@ -132,59 +132,59 @@ const SINGLE: &[(&str, &str)] = &[
         "git reflog expire --expire=now --all; git gc --prune=now; git repack -adf",
     ),
     (
-        "alternates of others",
+        "borrow objects of another repository",
         "echo $R/other/.git/objects > $(git rev-parse --git-dir)/objects/info/alternates",
     ),
     (
-        "objects by a link",
+        "replace the objects with a link",
         "G=$(git rev-parse --git-dir); mv $G/objects $G/o2; ln -s $R/outside $G/objects",
     ),
     (
-        "alternates by a link",
+        "replace the alternates with a link",
         "G=$(git rev-parse --git-dir); rm -rf $G/objects/info; ln -s $R/outside $G/objects/info",
     ),
     (
-        "references by a link",
+        "add references through a link",
         "G=$(git rev-parse --git-dir); ln -s $R/outside $G/refs/heads/l; ln -sf $R/outside/file $G/refs/heads/evil",
     ),
     (
-        "packed references by a link",
+        "replace the packed references with a link",
         "G=$(git rev-parse --git-dir); ln -sfn $R/outside/file $G/packed-refs",
     ),
     (
-        "a name that leads out",
+        "pack a reference outside refs",
         "G=$(git rev-parse --git-dir); echo \"$(git rev-parse HEAD) refs/heads/../../config\" >> $G/packed-refs",
     ),
     (
-        "a name with a lock",
+        "pack a reference that ends in .lock",
         "G=$(git rev-parse --git-dir); echo \"$(git rev-parse HEAD~) refs/heads/main.lock\" >> $G/packed-refs",
     ),
     (
-        "a reference of runner",
+        "add a reference of runner",
         "git update-ref refs/runner/x/heads/EVIL $(git commit-tree -m EVIL HEAD^{tree})",
     ),
     (
-        "HEAD that leads out",
+        "point HEAD outside refs",
         "G=$(git rev-parse --git-dir); echo 'ref: refs/heads/../../hooks/EVIL' > $G/HEAD",
     ),
     (
-        "HEAD of another branch",
+        "switch HEAD to another branch",
         "git symbolic-ref HEAD refs/heads/side; git commit --allow-empty -m EVIL",
     ),
     (
-        "settings of the private folder",
+        "change the settings of the private folder",
         "G=$(git rev-parse --git-dir); printf '[core]\\n\\tfsmonitor = %s\\n\\talternateRefsCommand = %s\\n[uploadpack]\\n\\tpackObjectsHook = %s\\n' $W/src/evil.sh $W/src/evil.sh $W/src/evil.sh >> $G/config",
     ),
     (
-        "hooks of the private folder",
+        "add hooks to the private folder",
         "G=$(git rev-parse --git-dir); for h in post-index-change reference-transaction pre-commit update; do cp src/evil.sh $G/hooks/$h; done",
     ),
     (
-        "a filter",
+        "add a filter",
         "echo '* filter=evil' > .gitattributes; git config filter.evil.clean $W/src/evil.sh",
     ),
     (
-        "a submodule with a program",
+        "commit a submodule that starts a program",
         "printf '[submodule \"x\"]\\n\\tpath = src/x\\n\\turl = -u./src/evil.sh\\n' > src/m; git update-index --add --cacheinfo 100644,$(git hash-object -w src/m),.gitmodules; git commit -m EVIL",
     ),
     (
@@ -224,32 +224,35 @@ const SINGLE: &[(&str, &str)] = &[
         "B=$(git hash-object -w $X); git update-index --cacheinfo 100644,$B,runner.toml; git stash",
     ),
     (
-        "damaged objects",
+        "damage an object",
         "G=$(git rev-parse --git-dir); C=$(git commit-tree -m EVIL -p HEAD HEAD^{tree}); F=$G/objects/$(echo $C | sed 's,..,&/,'); chmod u+w $F; echo EVIL > $F; git update-ref refs/heads/main $C; echo $C > $G/refs/heads/main",
     ),
     (
-        "a missing object",
+        "point the branch to a missing object",
         "G=$(git rev-parse --git-dir); echo 1234567812345678123456781234567812345678 > $G/refs/heads/main",
     ),
-    ("another history", "git checkout --orphan fresh; git commit -m EVIL; git branch -f main HEAD"),
+    (
+        "replace the history",
+        "git checkout --orphan fresh; git commit -m EVIL; git branch -f main HEAD",
+    ),
     ("amend", "git commit --amend -m EVIL; git reset --soft HEAD~1; git commit -m EVIL"),
     (
         "push to the repository",
         "git push --force $W HEAD:refs/heads/side; git push -f $W/.git HEAD:refs/heads/side; git push -f $R/linked HEAD:side",
     ),
     (
-        "a nested lock",
+        "create lock files",
         "G=$(git rev-parse --git-dir); touch $G/index.lock $W/.git/index.lock $W/.git/HEAD.lock",
     ),
     (
-        "deep folders",
+        "create deep folders",
         "G=$(git rev-parse --git-dir); D=$G/refs; for i in $(seq 60); do D=$D/d; done; mkdir -p $D; git rev-parse HEAD > $D/x",
     ),
     (
-        "a device",
+        "replace HEAD with a FIFO",
         "G=$(git rev-parse --git-dir); rm -f $G/HEAD; mkfifo $G/HEAD; mkfifo $G/refs/heads/fifo",
     ),
-    ("unreadable folders", "G=$(git rev-parse --git-dir); chmod 000 $G/refs $G/objects"),
+    ("make folders unreadable", "G=$(git rev-parse --git-dir); chmod 000 $G/refs $G/objects"),
     (
         "move the private folder",
         "G=$(git rev-parse --git-dir); mv $G $G.old; ln -s $R/other/.git $G",
@@ -259,7 +262,10 @@ const SINGLE: &[(&str, &str)] = &[
         "unmount",
         "umount -l $W/.git; umount $W/.git/borrowed/objects; mount --bind $R/outside $W/.git",
     ),
-    ("the run's record", "for f in $R/state/runner/runs/*/work.json; do echo EVIL > $f; done"),
+    (
+        "overwrite the run's record",
+        "for f in $R/state/runner/runs/*/work.json; do echo EVIL > $f; done",
+    ),
 ];
 
 /// One attempt, with the script that makes it.

@@ -1,4 +1,5 @@
-//! Tests legitimate work: commits, branches, stashes, rebases, hooks and submodules.
+//! Tests the legitimate work of children (commits, branches, stashes, rebases, hooks and
+//! submodules), and commits that are refused.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,7 +16,7 @@ fn subjects(fixture: &Fixture, name: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Returns the references that runner kept, without the run's id.
+/// Returns the references that runner kept, without `refs/runner/` and the run's id.
 fn kept(fixture: &Fixture) -> Vec<String> {
     let text = fixture.git(&["for-each-ref", "--format=%(refname)", "refs/runner"]);
     text.lines().map(|name| name.splitn(4, '/').last().unwrap().to_owned()).collect()
@@ -112,7 +113,7 @@ fn commits_of_the_person_are_not_removed() {
 }
 
 #[test]
-fn persons_work_during_the_run_is_kept() {
+fn work_of_the_person_during_the_run_is_kept() {
     for level in levels() {
         // The script waits for the person, who commits on the same branch.
         let fixture = project(
@@ -361,7 +362,7 @@ fn commits_in_submodules_arrive() {
 }
 
 #[test]
-fn linked_work_tree_gets_commits() {
+fn linked_work_tree_receives_commits() {
     for level in levels() {
         let fixture = project("true");
         fixture.git(&["worktree", "add", "--quiet", "-b", "linked", "../linked"]);
@@ -431,7 +432,7 @@ fn unborn_branch_and_detached_head_work() {
 }
 
 #[test]
-fn other_hash_and_protected_files_of_the_person_work() {
+fn sha256_and_a_persons_settings_change_are_accepted() {
     for level in levels() {
         // A commit that only records a person's change to a protected file is not a violation.
         let fixture = project("echo a >> src/a.txt; git commit -q -am All");

@@ -93,7 +93,7 @@ fn replaced_settings_fail_the_run() {
 }
 
 #[test]
-fn replaced_git_settings_do_not_matter() {
+fn only_git_settings_of_the_person_change() {
     for level in levels() {
         let fixture = project(
             "echo agent >> src/a.txt; git commit -q -am Agent; echo up > src/up; cat src/go

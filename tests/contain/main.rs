@@ -37,7 +37,7 @@ pub fn levels() -> Vec<Level> {
 /// Creates a project with the job `work`, which runs a shell script.
 pub fn project(script: &str) -> Fixture {
     let fixture = Fixture::with("");
-    // At the level `files only`, no new file can appear in the top folder.
+    // At the level `files-only`, no new file can appear in the top folder.
     fixture.write("src/a.txt", "a\n");
     fixture.write("src/b.txt", "b\n");
     set_script(&fixture, "work", script);
@@ -55,7 +55,7 @@ pub fn set_script(fixture: &Fixture, job: &str, script: &str) {
     fixture.git(&["commit", "--quiet", "-m", "Configure"]);
 }
 
-/// Runs the job at a level.
+/// Runs the job `work` at a level.
 pub fn run(fixture: &Fixture, level: Level) -> CommandOutput {
     let mut command = fixture.runner(&["run", "work", "--json"]);
     match level {
