@@ -1,4 +1,4 @@
-//! Tests the ways around the limits of a child through `runner run`, at the levels `full` and
+//! Tests with `runner run` the ways around the limits of a child, at the levels `full` and
 //! `files-only`.
 //!
 //! An ordinary test run tries every eighth way at each level, and `RUNNER_TEST_SCALE=1` tries all.

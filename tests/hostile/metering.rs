@@ -57,7 +57,7 @@ fn run(fixture: &Fixture, args: &[&str]) {
 }
 
 #[test]
-fn false_usage_is_charged_at_the_reservation() {
+fn misstated_usage_has_the_expected_charge() {
     for (behaviour, dialect, [tokens, micros], why) in CASES {
         let name = format!("{behaviour} as {dialect}");
         let fixture = fixture(behaviour, dialect, "");
@@ -90,7 +90,7 @@ fn runs_leave_a_part_of_the_window() {
         let asked = fixture.count("SELECT count(*) FROM requests");
         assert_eq!(asked, if waits { 1 } else { 2 }, "{leave}");
         let budget = fixture.run(&["budget"]).ends(0);
-        let why = "80 % of the subscription's window is used, and the pool leaves 25 %";
+        let why = "80 % of the subscription's window is used, and the pool reserves 25 %";
         assert_eq!(budget.out.contains(why), waits, "{leave}: {}", budget.out);
     }
 }

@@ -26,7 +26,7 @@ const RETENTION: &str =
 const SETTLED: usize = 16;
 const HEALTHY: [&str; 2] = ["well-1", "well-2"];
 
-/// The job of a hostile program that writes, floods, forks and detaches processes. The file
+/// The script of a hostile job that writes, floods, forks and detaches processes. The file
 /// `targets` lists the paths that it must not change.
 const ATTACK: &str = r#"
 while read -r path; do
@@ -194,7 +194,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
     ];
     let list: String = targets.iter().map(|path| format!("{}\n", path.display())).collect();
     fixture.write("targets", &list);
-    // The program that obeys instructions reads its targets here.
+    // The hostile agents read their targets from this file.
     fs::write(fixture.root().join("targets"), &list).unwrap();
     let mut but = vec!["state", "clock", ".claude", ".codex", "bin", "project"];
     let written: Vec<String> = HEALTHY

@@ -9,17 +9,17 @@
 pub enum Ends {
     /// None: the agent ends by itself.
     Itself,
-    /// At the first-byte deadline.
+    /// The first-byte deadline.
     FirstByte,
-    /// At the idle deadline.
+    /// The idle deadline.
     Idle,
-    /// At the run's total deadline.
+    /// The run's total deadline.
     Total,
 }
 
 use Ends::{FirstByte, Idle, Itself, Total};
 
-/// The name, the expected outcomes for command, claude and codex, and the event that ends the run.
+/// The name, the expected outcomes for command, claude and codex, and the deadline.
 pub type Row = (&'static str, [&'static str; 3], Ends);
 
 const OK: &str = "succeeded";

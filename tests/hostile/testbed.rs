@@ -35,8 +35,8 @@ pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
     path.display().to_string()
 }
 
-/// Returns the path, mode, owner and content of everything in the fixture except the paths `but`.
-/// The mode is 0 if the sandbox cannot protect it.
+/// Returns the path, mode, owner and a hash of the content of everything in the fixture except the
+/// paths `but`. The mode is 0 if the sandbox cannot protect it.
 pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let modes = bwrap::find().is_some();
@@ -58,7 +58,7 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
                 format!("-> {}", fs::read_link(&path).unwrap().display())
             } else {
                 let bytes = fs::read(&path).unwrap_or_default();
-                format!("{} {:?}", bytes.len(), blake(&bytes))
+                format!("{} {:?}", bytes.len(), digest(&bytes))
             };
             // Landlock does not restrict changes of modes.
             let mode = if modes { meta.mode() } else { 0 };
@@ -68,7 +68,7 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     seen
 }
 
-fn blake(bytes: &[u8]) -> u64 {
+fn digest(bytes: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash as _, Hasher as _};
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
@@ -93,7 +93,7 @@ pub fn differs(before: &BTreeMap<String, String>, after: &BTreeMap<String, Strin
     found
 }
 
-/// Returns every file of the fixture that contains the bytes of `needle`.
+/// Returns the files smaller than 256 MiB that contain `needle`.
 pub fn holding(fixture: &Fixture, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![fixture.root().to_owned()];

@@ -193,7 +193,7 @@ impl Fixture {
         (!left.is_empty()).then(|| format!("processes are left behind: {left:?}"))
     }
 
-    /// Returns the processes with the test's argument.
+    /// Returns the command lines of the processes with the test's argument.
     fn left(&self) -> Vec<String> {
         let wanted = format!("1000.{}", self.token.replace('-', ""));
         let entries = fs::read_dir("/proc").unwrap().flatten();

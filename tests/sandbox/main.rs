@@ -65,7 +65,7 @@ pub fn shell(script: &str, cwd: &Path, sandbox: Sandbox) -> ChildSpec {
     }
 }
 
-/// Returns a unique run id.
+/// Returns an id that is unique among the test processes of this host.
 pub fn ulid() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NEXT: AtomicU32 = AtomicU32::new(0);

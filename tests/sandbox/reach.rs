@@ -1,4 +1,5 @@
-//! Tests which hidden paths, sockets of the host and listed hosts a child can read or reach.
+//! Tests which hidden paths a child can read, which sockets and hosts it can reach, and that it
+//! cannot set setuid bits.
 
 use std::fs;
 use std::io::{ErrorKind, Read as _, Write as _};

@@ -103,7 +103,7 @@ fn memory_beyond_the_limit_ends_the_tree() {
             _ => None,
         });
         results.check("memory", means);
-        // Shared memory counts only once.
+        // Shared memory is counted only once.
         let shared = "perl -e '$x = \"a\" x (60 << 20); for (1..4) { fork or do { sleep 1; exit } } 1 while wait > 0; print \"done\"'";
         let caps = caps.clone();
         let ended =

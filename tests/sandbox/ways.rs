@@ -2,8 +2,8 @@
 //! scripts.
 //!
 //! Each way uses 600 MiB of memory, 80 processes, four seconds of processor time, or 60 MB in the
-//! folder `$Q`. Except for the ways to use disk space, it prints `through` if nothing ended it. It
-//! prints `refused` if the sandbox refused it.
+//! folder `$Q`. A way prints `refused` if the sandbox refused it. Except for the ways to use disk
+//! space, a way prints `through` if nothing ended it.
 
 /// A way around a limit: its name and a shell script.
 pub type Way = (&'static str, &'static str);
@@ -17,7 +17,7 @@ pub const MEMORY_WAYS: &[Way] = &[
         "for i in 1 2 3 4 5 6; do perl -e '$x = \"a\" x (100 << 20); sleep 3' & done; wait; echo through",
     ),
     (
-        "grandchildren in sessions of their own",
+        "grandchildren in their own sessions",
         "for i in 1 2 3 4 5 6; do (setsid perl -e '$x = \"a\" x (100 << 20); sleep 4' &) ; done; sleep 4; echo through",
     ),
     (
@@ -55,7 +55,7 @@ pub const MEMORY_WAYS: &[Way] = &[
         "perl -e '$f = syscall(319, my $n = \"x\", 0); open(F, \">&=\", $f); for (1..600) { syswrite(F, \"a\" x (1 << 20)) } sleep 3; print \"through\"'",
     ),
     (
-        "anonymous files of many",
+        "anonymous files of several processes",
         "for i in 1 2 3 4 5 6; do perl -e '$f = syscall(319, my $n = \"x\", 0); open(F, \">&=\", $f); for (1..100) { syswrite(F, \"a\" x (1 << 20)) } sleep 3' & done; wait; echo through",
     ),
     (
@@ -67,7 +67,7 @@ pub const MEMORY_WAYS: &[Way] = &[
         "perl -Mthreads -e '$f = syscall(319, my $n = \"x\", 0); open(F, \">&=\", $f); threads->create(sub { for (1..600) { syswrite(F, \"a\" x (1 << 20)) } sleep 3; print \"through\\n\"; syscall(231, 0) }); syscall(60, 0)'",
     ),
     (
-        "thread with open files of its own",
+        "thread with its own open files",
         "perl -e 'exit print \"through\" if syscall(56, 0x10900, 0, 0, 0, 0) >= 0; print \"refused\"'",
     ),
     (
@@ -75,7 +75,7 @@ pub const MEMORY_WAYS: &[Way] = &[
         "perl -e '$i = shmget(0, 600 << 20, 01600); exit print \"refused\" unless defined $i; shmwrite($i, \"a\" x (1 << 20), $_ << 20, 1 << 20) for 0..599; sleep 3; print \"through\"; shmctl($i, 0, 0)'",
     ),
     (
-        "memory file system of its own",
+        "own memory file system",
         "unshare -Urm sh -c \"mount -t tmpfs x $Q && head -c 600000000 /dev/zero > $Q/x && sleep 3 && echo through\" || echo refused",
     ),
     (
@@ -92,8 +92,8 @@ pub const MEMORY_WAYS: &[Way] = &[
     ),
 ];
 
-/// The ways that a sampling check may miss, because it estimates such files from the free space of
-/// the file system.
+/// The ways that a sampling check may miss. It estimates the size of unnamed files in sockets from
+/// the free space of the file system.
 pub const NOT_SAMPLED: &[&str] = &[UNNAMED_IN_SOCKET];
 const UNNAMED_IN_SOCKET: &str = "without a name in a socket";
 
@@ -129,7 +129,7 @@ pub const PROCESS_WAYS: &[Way] = &[
         "perl -e 'for (1..150) { for (1..80) { fork or do { select(undef, undef, undef, 0.1); exit } } 1 while wait > 0 } print \"through\"'",
     ),
     (
-        "cleared environment, deaf to signals",
+        "cleared environment, ignored signals",
         "for i in $(seq 80); do env -i sh -c 'trap \"\" TERM INT HUP; sleep 3; :' & done; wait; echo through",
     ),
 ];
@@ -204,7 +204,7 @@ pub const DISK_WAYS: &[Way] = &[
     ),
     ("unreadable folder", "mkdir $Q/d; head -c 60000000 /dev/zero > $Q/d/f; chmod 0 $Q/d; sleep 1"),
     (
-        "links that do not add up",
+        "renamed through a hard link",
         "head -c 60000000 /dev/zero > $Q/a; ln $Q/a $Q/b; rm $Q/a; sleep 6",
     ),
     ("allocated beyond the end", ": > $Q/a; fallocate -n -l 60000000 $Q/a; sleep 6"),
