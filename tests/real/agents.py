@@ -6,8 +6,9 @@
 Looks for `claude`, `codex` and `ccusage` in FOLDER_OF_PROGRAMS and in PATH; cases without their program are
 skipped and recorded. Each case runs `runner run ask` in a separate project and checks the outcome, the exit code,
 the duration, the number of model requests, and that no process of the run is left after two seconds. Further cases
-run `runner dream run` through `claude`, and check that the run creates or removes the failure marker and that the
-ideas are unchanged. The exit code is 1 if a check fails.
+kill a run, let a tool write and send requests outside its sandbox, and compare the cost with that of `ccusage`. Dream
+cases run `runner dream run` through `claude`, and check that the run creates or removes the failure marker and that
+the ideas are unchanged. The exit code is 1 if a check fails.
 """
 
 import json
@@ -59,7 +60,7 @@ CASES = {
     ],
 }
 
-# name, scenario with its query, exit code, outcome, class of the run and of the failmark, longest seconds
+# name, scenario with its query, exit code, outcome, class of the run and of the failure marker, longest seconds
 IDEA = "ideas/shorter.md"
 FIT = {"targets": [IDEA], "status": "sidenote", "action": "keep", "evidence": "no commit names it", "commits": [],
        "confidence": "low", "quote": "", "rationale": "a passing thought"}
@@ -210,7 +211,7 @@ def killed(root, kind, port):
     until = time.monotonic() + 20
     while calls(port, "late") == before and time.monotonic() < until:
         time.sleep(0.05)
-    say(calls(port, "late") > before, f"{kind} killed: it never asked")
+    say(calls(port, "late") > before, f"{kind} killed: no request reached the model")
     killed_now = []
     for number, line in place.processes():
         if b"runner" in line.split(b"\0")[0] or b"exe\0execute" in line or b"\0execute\0" in line:
@@ -335,12 +336,12 @@ def dreamed(root, port, case):
     say(done.returncode == code, f"{name}: exit {done.returncode} is not {code}: {done.stderr}")
     say(took < longest, f"{name}: took {took:.1f} s")
     if failure is None:
-        say(not mark.exists(), f"{name}: the old failmark is there: {mark.exists() and mark.read_text()}")
+        say(not mark.exists(), f"{name}: the old failure marker is still there: {mark.exists() and mark.read_text()}")
         say(len(list(dreams.glob("*/proposals.json"))) == 1, f"{name}: no proposals")
     else:
         told = json.loads(mark.read_text())
-        say(told["class"] == failure, f"{name}: the failmark says {told}")
-        say(told["hint"] and told["run_id"] == last["id"], f"{name}: the failmark says {told}")
+        say(told["class"] == failure, f"{name}: the failure marker is {told}")
+        say(told["hint"] and told["run_id"] == last["id"], f"{name}: the failure marker is {told}")
         say(not list(dreams.glob("*/proposals.json")), f"{name}: proposals of a failed pass")
     say({path: path.read_bytes() for path in ideas.rglob("*")} == before, f"{name}: an idea was touched")
     evil = [path for path in place.root.rglob("evil*") if path.is_file()]
@@ -358,7 +359,7 @@ def prices(root, port):
     env = {**place.env, "CLAUDE_CONFIG_DIR": str(place.home / ".claude")}
     listed = subprocess.run(["ccusage", "daily", "--offline", "--json"], env=env, capture_output=True, text=True)
     total = json.loads(listed.stdout)["totals"]["totalCost"]
-    say(round(total * 1e6) == told["cost_micros"], f"ccusage says {total}, we {told}")
+    say(round(total * 1e6) == told["cost_micros"], f"ccusage computes {total}, runner {told}")
     print(f"cost: {total} = {told['cost_micros']} millionths", flush=True)
 
 

@@ -60,7 +60,7 @@ agents_lane() {
     one "curator's walk" tests/real/curator_walk.sh "$runner"
     one "fleet" python3 tests/real/fleet.py "$runner"
 }
-# The council and the curator use the small model, whose packages the step before them installs.
+# The curator and the council use the small model, whose packages the step "model APIs" installs.
 models_lane() {
     one "readers" install_readers
     one "schemas" "$readers/bin/python" tests/schema_check.py "$runner"

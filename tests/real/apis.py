@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Checks backends for model APIs with other projects' programs: mock servers that check their client, and a small
-real model.
+"""Checks backends for model APIs with other projects' programs: mock servers, a small real model, and a real Ollama if
+one runs on this host.
 
     apis.py RUNNER FOLDER
 
@@ -171,7 +171,7 @@ def llmock(root):
                 return
             for name, backend in of_llmock(port):
                 place = Place(root, {**backend, "key": "API_KEY"})
-                # The questions differ, and each is asked until its retries are used up.
+                # The questions differ, and each is retried until it succeeds or its retries are used up.
                 for key, value in ("retries", "4"), ("backoff", '["2s", "8s", "30s"]'):
                     place.runner("config", "set", f"jobs.ask.{key}", value)
                 for turn in range(3 if faults else 1):
@@ -192,7 +192,7 @@ def llmock(root):
 
 
 def aimock(root):
-    """Tests with another project's Ollama server, which streams JSON lines and counts no tokens."""
+    """Tests three APIs with another project's mock server, which can also break its streams."""
     program = node("@copilotkit/aimock", "llmock")
     if not program:
         skip("aimock", "6 of aimock: npm cannot install it")
@@ -225,7 +225,7 @@ def aimock(root):
 
 
 def model_of(port):
-    """Returns the first model that an Ollama server lists."""
+    """Returns the first model that an Ollama server lists, or "m" if there is none."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/tags", timeout=5) as answer:
             return json.load(answer)["models"][0]["name"]
@@ -250,7 +250,7 @@ def ideas(place):
 
 
 def dreamt(place, name, known):
-    """Runs a pass. Its outcome must be in `known`, and published proposals must be valid."""
+    """Runs a pass. It may succeed, or fail without proposals. Each proposal's first target must be in `known`."""
     began = time.monotonic()
     done = place.runner("dream", "run", timeout=1900)
     run = place.last()

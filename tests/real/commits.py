@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real agent programs commit through the private git directory while a person works in the same repository.
+"""Lets real agent programs commit through the private git directory while a person works in the same repository.
 
     commits.py RUNNER [FOLDER_OF_PROGRAMS]
 

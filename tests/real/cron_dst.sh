@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Checks clock changes with the real programs in accelerated, faked time (libfaketime):
-#   1. Debian's cron, with the lines that `runner setup --apply` writes, calls at every quarter of an hour around
-#      both clock changes of a year, and each call is a `runner tick` at that time;
-#   2. `runner tick` itself is called every quarter of an hour for 5 hours, on three days around each change.
+#   1. Debian's cron, with the lines that `runner setup --apply` writes, starts `runner tick` at every quarter of an
+#      hour around both clock changes of a year;
+#   2. The script itself starts `runner tick` every quarter of an hour for 5 hours, on three days around each change.
 # A job due at 02:30 and a job due at 01:30 must each run once a day, even if the time does not exist or occurs
 # twice.
 # usage (root): tests/real/cron_dst.sh RUNNER

@@ -5,7 +5,7 @@
 
 FOLDER is the folder of apis.py; its Python environment may contain a small model. DATA contains
 `transcripts/*.jsonl` and `agents-corpus/`, other people's sessions and notes, which are read only from copies.
-Without DATA, these checks are skipped and recorded. The exit code is 1 if a check fails.
+Without DATA, the checks of real data are skipped and recorded. The exit code is 1 if a check fails.
 """
 
 import json
@@ -86,7 +86,7 @@ class Place:
         return {path.stem: json.loads(path.read_text()) for path in self.folder("done").glob("*.json")}
 
     def files(self):
-        """Returns every file and its content, except the worker's files and the lock of the corpus."""
+        """Returns every file and its content, except the files of runner and git, and the lock of the corpus."""
         found = {}
         for path in self.root.rglob("*"):
             below = path.relative_to(self.root)
@@ -114,13 +114,16 @@ class Stub:
         self.child.wait(20)
 
 
-# The reported reason contains this text, by fault.
+# A text that the reported reason contains, by fault.
 FAULTS = {"missing": "not found", "tools": "does not support", "badjson": "invalid character", "busy": "busy", "killed": "unexpected EOF",
           "cut": "", "stall": "", "late": "", "page": "", "text": "", "short": "", "unload": "", "garbage": ""}
 
 
 def ollama(root):
-    """Runs each kind of job file with each fault. Rule-based findings stay, the file is completed, the run reports the fault."""
+    """Runs each kind of job file with each fault, then with a good and a malicious model.
+
+    Despite a fault, rule-based findings are kept, the file is completed, and the run reports the fault.
+    """
     stub = Stub(root)
     quick = {"first_byte": "2s", "idle": "2s"}
     try:
@@ -133,12 +136,12 @@ def ollama(root):
             took, run, done = time.monotonic() - began, place.last(), place.done()
             say(set(done) == set(ids), f"{scenario}: done {sorted(done)} of {ids}: {run}")
             say(run["outcome"] == "degraded" and words in run["why"], f"{scenario}: {run}")
-            say(all(it["result"]["without"] for it in done.values()), f"{scenario}: who says what is missing: {done}")
+            say(all(it["result"]["without"] for it in done.values()), f"{scenario}: a result does not report what is missing: {done}")
             after = place.files()
             new = sorted(set(after) - set(before))
             say(all(after[name] == text for name, text in before.items()), f"{scenario}: a file was changed")
             say([name.split("/")[1] for name in new] == [".agents", "ideas"], f"{scenario}: {new}")
-            say(stub.calls(scenario) >= 1, f"{scenario}: nobody was asked")
+            say(stub.calls(scenario) >= 1, f"{scenario}: the model was not asked")
             print(f"ollama {scenario}: {run['outcome']} in {took:.1f} s, {stub.calls(scenario)} calls, {run['why'][:110]}", flush=True)
         for scenario in "good", "evil":
             place = Place(root, {"type": "ollama", "model": "m", "base_url": f"{stub.base}/{scenario}", **quick})
@@ -237,7 +240,7 @@ def counted(headlines):
 
 
 def real(root):
-    """Processes real sessions to the last line with kills in between, and real notes, and checks a night's report."""
+    """Processes real notes, and real sessions to the last line with kills in between. Then checks a night's report."""
     sessions = sorted(DATA.glob("transcripts/*.jsonl")) if DATA else []
     if not sessions:
         skip("data", "5 of real sessions and notes: there are none")
@@ -300,8 +303,8 @@ def real(root):
     proposed = {target for one in report["proposals"] for target in one["targets"]}
     seeded = sorted(name.removeprefix("project/") for name in ideas)
     for words in "finding", "draft", "learning", "the process that worked on it died":
-        say(words in by_day, f"the night's report says nothing of {words!r}: {by_day[:2000]}")
-    say(set(seeded) <= proposed, f"the dream proposes on {proposed}, seeded was {seeded}: {night.stdout} {night.stderr}")
+        say(words in by_day, f"the night's report does not contain {words!r}: {by_day[:2000]}")
+    say(set(seeded) <= proposed, f"the dream's proposals are about {proposed}, not about {seeded}: {night.stdout} {night.stderr}")
     print(f"one night's report: {len(report['by_day'])} lines by day, proposals on {len(set(seeded) & proposed)} of {len(seeded)} seeded ideas", flush=True)
 
 

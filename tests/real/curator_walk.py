@@ -13,7 +13,7 @@ import time
 ROOT = pathlib.Path.cwd()
 WORKER = ROOT / ".runner/curator"
 tried, servers = set(), []
-mended = 0
+fixed = 0
 
 
 def run(*line):
@@ -32,12 +32,12 @@ def listens(port):
         return one.connect_ex(("127.0.0.1", port)) == 0
 
 
-def mend(one):
+def fix(one):
     """Runs the fix of a finding. A server that it starts continues in a separate shell, as in another terminal."""
     command = one["hint"]
-    global mended
+    global fixed
     tried.add(command)
-    mended += 1
+    fixed += 1
     print(f"  {one['what'][:100]}\n    {command}", flush=True)
     if "ollama serve" in command:
         port = next((port for port in (11435, 11500) if str(port) in command), 11434)
@@ -54,7 +54,7 @@ def mend(one):
     assert done.returncode == 0, f"{command}: {done}"
 
 
-# No command in this script can fix these problems.
+# Running a suggested fix cannot solve these problems.
 def lasting(one):
     return "no bridge" in one["what"] or "job files failed" in one["what"]
 
@@ -64,9 +64,9 @@ def walk():
     seen = set()
     while found := [one for one in diagnose() if not lasting(one)]:
         one = min(found, key=lambda it: it["level"] != "wrong")
-        assert one["what"] not in seen, f"it was not mended: {one}"
+        assert one["what"] not in seen, f"the problem was not fixed: {one}"
         seen.add(one["what"])
-        mend(one)
+        fix(one)
     return len(seen)
 
 
@@ -96,7 +96,7 @@ def end_servers():
 
 
 def stranger(port):
-    """Starts a different server at the engine's address."""
+    """Starts a server that is no engine."""
 
     class Page(http.server.BaseHTTPRequestHandler):
         def log_message(self, *_):
@@ -123,29 +123,29 @@ setting = lambda key, value: run("runner", "config", "set", key, value)
 setting("jobs.curator.enabled", "false")
 broken("its job is off")
 setting("curator.worker_dir", "D:\\dream")
-broken("a worker's folder as Windows writes it")
+broken("a Windows path as the worker's folder")
 setting("curator.vault_dir", "D:\\vault")
-broken("notes as Windows writes them")
+broken("a Windows path as the folder of notes")
 setting("curator.vault_dir", "notes/of mine")
-broken("notes that are not there")
+broken("a folder of notes that does not exist")
 setting("curator.vault_dir", "docs")
 setting("curator.engine", "gemini-at-home")
-broken("an engine that nobody knows")
+broken("an unknown engine")
 setting("curator.engine", "ollama")
 works()
 run("ollama", "rm", "gemma4:e4b")
 broken("the model is gone")
 works()
 setting("curator.endpoint", "http://127.0.0.1:9")
-broken("an address where nobody listens, and one at the usual one")
+broken("an address where nothing listens, and an engine at the usual address")
 works()
 page = stranger(8088)
 setting("curator.endpoint", "http://127.0.0.1:8088")
-broken("an address of something else, and one at the usual one")
+broken("the address of another server, and an engine at the usual address")
 works()
 end_servers()
 taken = stranger(11434)
-broken("something else at the usual address, and no engine anywhere")
+broken("another server at the usual address, and no engine")
 works()
 end_servers()
 taken.shutdown()
@@ -154,7 +154,7 @@ broken("the engine ended")
 works()
 setting("curator.endpoint", "http://127.0.0.1:11500")
 end_servers()
-broken("no engine anywhere, and an address of one's own")
+broken("no engine, and a custom address")
 works()
 status = WORKER / "logs/status.json"
 told = json.loads(status.read_text())
@@ -163,14 +163,14 @@ broken("a worker that died at work")
 (WORKER / "queue/20260102T030405Z-lint-wiki-0123abcd.json").write_text("[1]")
 run("runner", "curator", "work")
 [one] = [one for one in diagnose() if "failed" in one["what"]]
-mend(one)
+fix(one)
 [one] = [one for one in diagnose() if "no bridge" in one["what"]]
 tried.add(one["hint"])
 assert run("bash", "-c", one["hint"]).returncode != 0, "there is no bridge here"
-# In the folder of the copied runner, because the host's Python may put another folder first in PATH.
+# The bridge is beside the copied runner, because the host's Python may put another folder first in PATH.
 bridge = pathlib.Path(shutil.which("runner")).with_name("openclaw")
 bridge.write_text("#!/bin/sh\n")
 bridge.chmod(0o755)
-assert not [one for one in diagnose() if "no bridge" in one["what"]], "it is found"
+assert not [one for one in diagnose() if "no bridge" in one["what"]], "the bridge was not found"
 end_servers()
-print(f"curator's walk: {len(tried)} commands tried word for word, {mended} times, and each mended what it was for")
+print(f"curator's walk: {len(tried)} different fixes, run verbatim {fixed} times, and each fixed its problem")

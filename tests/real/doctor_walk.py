@@ -9,29 +9,29 @@ import sys
 STATE = pathlib.Path(os.environ["HOME"], ".local/state/runner")
 ROOT = pathlib.Path.cwd()
 tried = set()
-mended = 0
+fixed = 0
 
 
 def doctor(*more):
     done = subprocess.run(["runner", "doctor", "--json", *more], capture_output=True, text=True)
     if not done.stdout:
         # The doctor could not even start its checks; the error states the fix.
-        what, mend = done.stderr.strip().split("\n  fix: ")
-        return [{"what": what, "where": "doctor", "severity": "error", "hint": mend.splitlines()[0]}]
+        what, fix = done.stderr.strip().split("\n  fix: ")
+        return [{"what": what, "where": "doctor", "severity": "error", "hint": fix.splitlines()[0]}]
     told = json.loads(done.stdout)
     assert (done.returncode == 1) == told["wrong"] == any(one["severity"] != "note" for one in told["findings"]), done
     return told["findings"]
 
 
-def mend(one):
+def fix(one):
     """Runs the fix of a finding."""
     command = one["hint"]
-    assert command, f"nothing mends {one}"
+    assert command, f"there is no fix for {one}"
     done = subprocess.run(["bash", "-c", command], input="hush\n", capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done}"
-    global mended
+    global fixed
     tried.add(command)
-    mended += 1
+    fixed += 1
     print(f"  {one['where']}: {one['what'][:70]}\n    {command}")
 
 
@@ -40,9 +40,9 @@ def walk(*more):
     seen = set()
     while wrong := [one for one in doctor(*more) if one["severity"] != "note"]:
         one = wrong[0]
-        assert (one["where"], one["what"]) not in seen, f"it was not mended by {one}"
+        assert (one["where"], one["what"]) not in seen, f"the fix did not solve {one}"
         seen.add((one["where"], one["what"]))
-        mend(one)
+        fix(one)
     return len(seen)
 
 
@@ -53,9 +53,9 @@ def broken(what, *more):
 
 print("a new user")
 [empty] = [one for one in doctor() if one["where"] == "database"]
-mend(empty)
+fix(empty)
 assert walk() >= 1
-assert walk("--as-scheduler") == 0, "what is green for a person is green for the scheduler"
+assert walk("--as-scheduler") == 0, "the doctor has findings only for the scheduler"
 
 tab = lambda text: subprocess.run(["crontab", "-"], input=text, text=True, check=True)
 lines = subprocess.run(["crontab", "-l"], capture_output=True, text=True).stdout
@@ -67,17 +67,17 @@ frozen = STATE / "environment"
 frozen.unlink()
 broken("the frozen environment is gone")
 frozen.chmod(0o644)
-broken("it may be read by others")
+broken("the frozen environment is readable by others")
 frozen.chmod(0o644)
 broken("the same, for the scheduler", "--as-scheduler")
 stamp = STATE / "tick.stamp"
 stamp.write_text("2020-01-01T00:00:00Z\n")
 broken("nothing has ticked for years")
 stamp.write_text("2199-01-01T00:00:00Z\n")
-broken("a tick lies ahead")
+broken("the last tick is in the future")
 (ROOT / "dreams/.failed").write_text(
     '{"at":"2026-11-01T00:00:00Z","job":"dream","class":"crash","message":"fell","hint":"look","run_id":"01M80Z6VYFHD73P8T596P945VE"}')
-broken("a failmark")
+broken("a failure marker")
 lock = ROOT / "dreams/.lock"
 lock.write_text("999999 somebody\n")
 os.utime(lock, (0, 0))
@@ -96,7 +96,7 @@ login.mkdir()
 (login / "tidy-up").chmod(0o755)
 toml.write_text(good + '\n[jobs.tidy]\nkind = "command"\nprogram = "tidy-up"\nartifacts = [{ from = "a", to = "a" }]\n')
 os.environ["PATH"] = f"{login}:{os.environ['PATH']}"
-assert "tidy-up" not in [one["where"] for one in doctor()], "a login shell has it"
+assert "tidy-up" not in [one["where"] for one in doctor()], "the login shell has the program"
 broken("a PATH that only the login shell has", "--as-scheduler")
 toml.write_text(good)
-print(f"doctor's walk: {len(tried)} commands tried word for word, {mended} times, and each mended what it was for")
+print(f"doctor's walk: {len(tried)} different fixes, run verbatim {fixed} times, and each fixed its problem")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# First hours of new users, each in an own home folder: the demo on a machine without bubblewrap and without a
+# First hours of new users, each in a separate home folder: the demo on a machine without bubblewrap and without a
 # database; a project without a model, from `runner init` on a terminal to a reviewed proposal; the same with Claude
 # Code and a scripted model; and a person who adds a job that fails, finds the reason, and repairs it.
 # usage (root): tests/real/first_hour.sh RUNNER [FOLDER_OF_PROGRAMS]
@@ -24,10 +24,10 @@ demo_hour() {
     fi || { cat out >&2; fail "the demo failed"; }
     grep --quiet '^\*\*7 succeeded' out || fail "not all runs of the demo succeeded"
     grep --quiet 'files-only' out || fail "the demo does not name its sandbox level"
-    [ "$(sed -n '/^Do this first:$/,$p' out | grep --count '^  runner\|&& runner')" = 3 ] || fail "no three commands"
+    [ "$(sed -n '/^Do this first:$/,$p' out | grep --count '^  runner\|&& runner')" = 3 ] || fail "the demo does not suggest three commands"
     [ ! -e "$HOME/.local/state/runner" ] || fail "the demo used the user's own database"
     jq --raw-output '.[].id' runner-demo/dreams/2*/proposals.json > ids
-    [ "$(wc -l < ids)" = 6 ] || fail "not six proposals"
+    [ "$(wc -l < ids)" = 6 ] || fail "the demo did not make six proposals"
     local verb id
     for verb in accept undo accept; do
         while read -r id; do
@@ -37,7 +37,7 @@ demo_hour() {
     [ "$(runner -C runner-demo dream list --json)" = '[]' ] || fail "a proposal waits for a decision"
 }
 
-# init_at_terminal CALLS: answers the questions of `runner init` after the one for the backend, and wants no timer.
+# init_at_terminal CALLS: answers the questions of `runner init` after that about the backend, and declines the timer.
 init_at_terminal() {
     shown 'When does the night open?'
     type_line '03:15'
@@ -119,7 +119,7 @@ claude_hour() {
     local run
     run=$(runner runs --job dream --json | jq --raw-output '.[0].id')
     runner runs show "$run" > "$HOME/shown"
-    grep --quiet '^backend *claude' "$HOME/shown" || fail "the run was not answered by claude"
+    grep --quiet '^backend *claude' "$HOME/shown" || fail "the run does not name claude as its backend"
     grep --quiet 'reply of claude' "$HOME/shown" || fail "the run does not show the model's reply"
     runner report --html | grep --quiet 'it asks for work' || fail "the page does not show the model's reply"
     runner report | grep --quiet 'Spent 1 model call' || fail "the report does not state the cost"
@@ -138,7 +138,7 @@ operations_hour() {
     if runner run fetch 2> "$HOME/err"; then fail "a command without a network succeeded"; fi
     grep --quiet 'example.org' "$HOME/err" || fail "the reason does not name the host"
     grep --quiet 'network = true' "$HOME/err" || fail "the reason does not name the setting"
-    runner logs fetch | grep --quiet 'resolve host' || fail "the log does not have the output"
+    runner logs fetch | grep --quiet 'resolve host' || fail "the log does not contain the output"
     local run
     run=$($(in_readme 'runner runs --failed --since 7d') --json | jq --raw-output '.[].id')
     runner runs show "$run" > "$HOME/shown"
@@ -153,7 +153,7 @@ operations_hour() {
     done
     runner config set --quiet jobs.fetch.program true
     runner jobs run fetch
-    [ "$(runner jobs --json | jq --raw-output '.[] | select(.job == "fetch").failures')" = 0 ] || fail "the failure stays"
+    [ "$(runner jobs --json | jq --raw-output '.[] | select(.job == "fetch").failures')" = 0 ] || fail "the failure count was not reset"
     $(in_readme 'runner pause --all') --quiet
     runner jobs | grep --quiet 'paused' || fail "the pause is not shown"
     $(in_readme 'runner resume --all') --quiet

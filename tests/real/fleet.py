@@ -3,9 +3,9 @@
 
     fleet.py RUNNER [CHECK...]
 
-The server is started in a temporary folder, as the user nobody if this script runs as root. The checks are those of
-the functions below, in this order; a CHECK limits them by name. The program must be built with the feature `fleet`.
-The exit code is 1 if a check fails.
+The server is started in a temporary folder, as the user nobody if this script runs as root. The checks are functions
+of this script and of fleet_stalls.py; CHECK arguments select some of them by name. The program must be built with the
+feature `fleet`. The exit code is 1 if a check fails.
 """
 
 import base64
@@ -105,7 +105,7 @@ def nightly(server):
 
 
 def check_reports(fleet, folders):
-    """Every report names the host that did the run, and has the fleet's budget beside that of the night."""
+    """Every report names the host that did the run, and states the usage that the fleet charged."""
     members = {fleet.member(host) for host in fleet.hosts}
     found = {}
     for folder in folders:
@@ -125,12 +125,12 @@ def check_reports(fleet, folders):
 
 
 def shared_run(night):
-    """Returns the offered run of a night's dream, which is the id of its occurrence in the fleet."""
+    """Returns the id of a night's dream, which is also the id of its occurrence in the fleet."""
     return [run["run"] for run in night["runs"] if run["job"] == "dream"][0]
 
 
 def silent_host(server):
-    """A host that is not seen for an hour is one alert at home, which ends when it is seen again."""
+    """A host that is not seen for an hour causes one alert at home, which ends when the host is seen again."""
     fleet = Fleet(server, "silent")
     folder = fleet.home.project("p")
     config = fleet.home.root / "config/runner/config.toml"
@@ -152,7 +152,7 @@ def silent_host(server):
     alerts = json.loads(fleet.home.good("alerts", "list", "--all", "--json"))
     say([alert["kind"] for alert in alerts] == ["silent-host"], f"one open alert: {[a['kind'] for a in alerts]}")
     status = fleet.home.good("status")
-    say("fleet night: 3 hosts, 1 SILENT, 0 runs open" in status, "the status has the silent host")
+    say("fleet night: 3 hosts, 1 SILENT, 0 runs open" in status, "the status shows the silent host")
     metrics = fleet.home.good("metrics")
     say(f'runner_fleet_host_silent{{fleet="night",host="{name}"}} 1' in metrics, "the metrics have it, too")
     show("\n".join(line for line in metrics.splitlines() if line.startswith("runner_fleet_host")))
@@ -170,13 +170,13 @@ def silent_host(server):
     say(json.loads(fleet.home.good("alerts", "list", "--all", "--json")) == [], "no alert is open")
 
 
-def pages(server):
-    """`runner serve` has a page with the hosts, and the same figures in the API."""
-    fleet = Fleet(server, "pages")
+def host_list(server):
+    """`runner fleet list` lists every host."""
+    fleet = Fleet(server, "host_list")
     fleet.home.project("p")
     fleet.home.good("tick")
     listed = json.loads(fleet.home.good("fleet", "list", "--json"))
-    say(len(listed[0]["hosts"]) == 3, "the figures list three hosts")
+    say(len(listed[0]["hosts"]) == 3, "three hosts are listed")
 
 
 def wakeups(server):
@@ -188,7 +188,7 @@ def wakeups(server):
     until(lambda: fleet.ask(listens) == "2", "both daemons listen")
     times = []
     for number in range(5):
-        # The database runs on this machine, so that both clocks are one.
+        # The database runs on this machine, so both times are of the same clock.
         asked = int(time.time() * 1000)
         fleet.home.good("--dir", folder, "enqueue", "dream")
         until(lambda: fleet.count("state = 'settled'") == number + 1, f"run {number + 1} is settled", 60)
@@ -378,7 +378,7 @@ def changed_at_home(server):
     (folder / "dreams/state.json").write_text("a person's text\n")
     done = fleet.home.run("tick")
     say(done.returncode == 1 and "guard" in done.stderr, f"the run fails as guard: {done.stderr.strip()[:200]}")
-    say((folder / "dreams/state.json").read_text() == "a person's text\n", "the person's file stays")
+    say((folder / "dreams/state.json").read_text() == "a person's text\n", "the person's file is unchanged")
     fleet.home.run("tick")
     say(fleet.count("state = 'settled' AND outcome ->> 'class' = 'guard'") == 1, "the fleet records the failure")
 
@@ -404,7 +404,7 @@ def applying_deferred(server):
         fleet.home.run("tick")
     found = [outcome(row) for row in fleet.home.runs(folder)]
     say(found.count("succeeded") == 1 and bool(dreams(folder)), f"it is applied later: {found}")
-    say(fleet.count("state = 'settled' AND outcome ->> 'outcome' = 'succeeded'") == 1, "the fleet knows")
+    say(fleet.count("state = 'settled' AND outcome ->> 'outcome' = 'succeeded'") == 1, "the fleet records the success")
     claims = fleet.ask("SELECT count(*) FROM runner_fleet.attempts")
     say(claims == "1", f"the work was done once: {claims} claims")
 
@@ -473,7 +473,7 @@ def modes_and_links(server):
 
 
 def keys():
-    """Keys as they look in the wild, in parts, so that no scanner mistakes this file for a leak."""
+    """Returns realistic keys, built from parts so that no scanner mistakes this file for a leak."""
     letters = "qW8eR2tY5uI9oP1aS4dF7gH3jK6lZ0xCvBnM"
     lines = "\n".join((letters * 2)[at:at + 64].ljust(64, "A") for at in range(6))
     kind = "RSA PRIVATE" + " KEY-----"
@@ -522,14 +522,14 @@ def secrets_stay_out(server):
 
 
 def drain_and_leave(server):
-    """A host that drains takes no work, and leaves once its own runs are settled."""
+    """A draining host claims no work, and a host can leave once its own runs are settled."""
     fleet = Fleet(server, "drain")
     folder = fleet.home.project("p")
     fleet.home.good("--dir", folder, "enqueue", "dream")
     fleet.home.good("tick")
     fleet.workers[0].good("fleet", "drain", "night")
     fleet.workers[0].good("tick")
-    say(fleet.count("state = 'pending'") == 1, "the draining host took no work")
+    say(fleet.count("state = 'pending'") == 1, "the draining host claimed no work")
     left = fleet.home.run("fleet", "leave", "night")
     say(left.returncode == 75 and "open run" in left.stderr, f"the home host may not leave yet: {left.stderr.strip()}")
     fleet.workers[0].good("fleet", "leave", "night")
@@ -546,7 +546,7 @@ def drain_and_leave(server):
 
 
 def least_rights(server):
-    """A role with the rights that the guide lists is enough for the hosts, and others are named."""
+    """A role with the rights that the guide lists suffices for the hosts, and a missing right is named."""
     guide = (Path(__file__).resolve().parent.parent.parent / "docs/guide/fleet.md").read_text()
     grants = guide.split("```sql\n")[1].split("```")[0]
     server.ask("postgres", "CREATE ROLE runner_worker LOGIN")
@@ -568,7 +568,7 @@ def least_rights(server):
     say("lacks the right to UPDATE on budgets" in doctor.stdout, "the doctor names it, too")
 
 
-CHECKS = [one_job, nightly, silent_host, pages, wakeups, old_rows, remotes, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
+CHECKS = [one_job, nightly, silent_host, host_list, wakeups, old_rows, remotes, laptop, database_loss, unreachable_host, changed_at_home, applying_deferred,
           one_copy_per_claim, modes_and_links, secrets_stay_out, drain_and_leave, least_rights,
           lost_renewal, stopped_by_signal, stalled_server, slow_copies]
 

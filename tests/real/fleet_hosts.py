@@ -1,4 +1,4 @@
-"""The hosts, databases and helpers of the checks in fleet.py and fleet_soak.py.
+"""The hosts, databases and helpers of the checks in fleet.py, fleet_stalls.py and fleet_soak.py.
 
 The first argument of the script is the program, which must be built with the feature `fleet`.
 """
@@ -41,7 +41,7 @@ def run(*command, **more):
 
 
 class Server:
-    """A PostgreSQL of this script's own."""
+    """A private PostgreSQL server."""
 
     def __init__(self, address="127.0.0.1", namespace=()):
         self.address, self.namespace = address, list(namespace)
@@ -191,7 +191,7 @@ def show(text):
 
 
 def until(condition, what, seconds=60):
-    """Waits until a condition of other processes holds."""
+    """Waits until a condition is true, and reports whether it became true in time."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -252,7 +252,7 @@ def stop_in_backend(host, child, what):
     until(lambda: in_backend(child.pid), what)
     while True:
         stopped = stop_tree(child.pid)
-        if not any(is_locked(path) for path in host.state.rglob("*.db")):
+        if not any(is_locked(path) for path in host.state.rglob("*.sqlite")):
             return stopped
         for pid in stopped:
             send(pid, signal.SIGCONT)
@@ -271,7 +271,7 @@ def is_locked(path):
 
 
 def claims_again(fleet, host, what):
-    """Starts ticks of a host until one of them has taken over the claim, and returns that tick, which still works."""
+    """Starts ticks of a host until one has taken over the claim, and returns that tick, which is still running."""
     ticks = [host.start("tick")]
 
     def claimed():

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Three hosts of a fleet in network namespaces, whose processes are killed and stopped, whose network drops all
-packets for a while, and whose database is restarted without a shutdown.
+"""Runs three hosts of a fleet in network namespaces. Their processes are killed and stopped, their network drops all
+packets for a while, and their database is restarted without a shutdown.
 
     fleet_soak.py RUNNER SOAK_WORKER
 
@@ -71,7 +71,7 @@ class Network:
 
 
 class Slot:
-    """A process of a host, which is started again when it was killed."""
+    """A process of a host, which is restarted after it was killed."""
 
     def __init__(self, network, host, role, number, url):
         self.host, self.role, self.seed = host, role, number
@@ -93,12 +93,12 @@ class Slot:
 
 
 def share(host):
-    """The number of occurrences of a home."""
+    """Returns the number of occurrences that a host offers."""
     return CASES // 3 + (HOSTS.index(host) < CASES % 3)
 
 
 class Operations:
-    """The processes that do the operations of the hosts, and what is done to them."""
+    """The processes that do the operations of the hosts, and the faults that are injected."""
 
     def __init__(self, network, server):
         self.network, self.server = network, server
@@ -229,7 +229,7 @@ class Operations:
         late = sum(1 for one in times if one > 2 * LEASE)
         print(f"    {len(times)} takeovers after a fault, with a lease of {LEASE:.0f} s: median {middle:.1f} s, "
               f"99 % within {times[int(len(times) * 0.99)]:.1f} s, longest {most:.1f} s")
-        say(late == 0, f"each claim was taken over within 2 leases ({late} were not)")
+        say(late == 0, f"each takeover happened within 2 leases ({late} did not)")
 
 
 class Programs:

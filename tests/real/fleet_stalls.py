@@ -1,4 +1,4 @@
-"""Checks of fleet.py in which leases cannot be renewed: a lost or stopped server, a signal, slow copies."""
+"""Checks of fleet.py with a lost or stopped server, a run that a signal stops, and slow copies."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def server_processes(server):
 
 
 def stalled_server(server):
-    """A server that accepts connections and does not respond: the run ends before its lease, and local jobs run."""
+    """A server accepts connections and does not respond: the run ends before its lease, and local jobs run."""
     fleet = Fleet(server, "stalled", 'lease = "15s"\n')
     local = fleet.home.project("local", fleet=False)
     folder, tick = begun(fleet)

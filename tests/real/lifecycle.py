@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a wake and a dream through the real `claude` under a real `runner`, with a scripted model.
+"""Runs the jobs wake and rem through the real `claude` under a real `runner`, with a scripted model.
 
     lifecycle.py RUNNER [FOLDER_OF_PROGRAMS]
 
 The wake writes a file and commits it. Then it tries to write a journal entry and a row of `_steps.jsonl`, which the
-sandbox refuses. The dream answers with structured output, and its verdict moves a task on the board at the next wake.
+sandbox refuses. The rem answers with structured output, and its verdict moves a task on the board at the next wake.
 The exit code is 1 if a check fails. Without `claude`, the check is skipped and recorded.
 """
 
@@ -106,7 +106,7 @@ class Script(model_stub.Model):
 
 
 class Place:
-    """A project with an agent that works and an agent that dreams."""
+    """A project with the jobs wake and rem, each with its own backend."""
 
     def __init__(self, root, port):
         self.root = root

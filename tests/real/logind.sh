@@ -6,7 +6,7 @@
 set -euo pipefail
 check="real logind"
 . "$(dirname "$0")/../skips.sh"
-[ "$(id -u)" = 0 ] || skip host "only root can make the place for it"
+[ "$(id -u)" = 0 ] || skip host "only root can create the namespaces"
 manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip systemd "systemd is not installed"
 need unshare python3 git busctl systemd-inhibit dbus-daemon
 units=$(dirname "$manager")/system

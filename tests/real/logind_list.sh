@@ -45,7 +45,7 @@ echo over >&3
 exec 3>&-
 wait "$run"
 none || fail "the lock is still there after the run"
-"$runner" -C project runs show "$(last)" | grep -q 'kept awake by logind' || fail "the run does not say so"
+"$runner" -C project runs show "$(last)" | grep -q 'kept awake by logind' || fail "the run does not report the lock"
 
 "$runner" -C project run wait --no-keep-awake --quiet &
 run=$!
@@ -65,7 +65,7 @@ executor=$(pgrep -f 'runner execute' | head -1)
 holder=$(locks | grep -oE '[0-9]+ [0-9]+$' | cut -d' ' -f2)
 kill -9 "$executor"
 # logind detects the end of the lock holder through the closed file descriptor.
-timeout 10 tail --pid="$holder" -f /dev/null || fail "what held the lock lives on"
+timeout 10 tail --pid="$holder" -f /dev/null || fail "the holder of the lock is still alive"
 timeout 10 bash -c 'until [ "$(busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager ListInhibitors)" = "a(ssssuu) 0" ]; do :; done' || fail "the lock outlived kill -9"
 exec 3>&-
 wait "$run" || true

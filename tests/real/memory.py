@@ -99,9 +99,9 @@ class Place:
         return answer.get("hookSpecificOutput", {}).get("additionalContext", "")
 
 
-def session(place, program, says, *line):
-    """Runs one prompt, which the model answers with `says`."""
-    model_stub.WORDS = says
+def session(place, program, answer, *line):
+    """Runs one prompt, to which the model replies with `answer`."""
+    model_stub.WORDS = answer
     done = place.run(program, *line)
     if done.returncode:
         print(done.stdout[-500:], done.stderr[-500:])
@@ -113,7 +113,7 @@ RECALL = 'Let me see. <ctx:recall query="type:decision"/>'
 
 
 def walk(name, place, ask, again, fork):
-    """The walk of the guide. `ask` and `again` are the beginnings of command lines, and `fork` returns one."""
+    """Follows the guide's example. `ask` and `again` are the beginnings of command lines, and `fork` returns one."""
     session(place, name, REMEMBER, *ask, "Remember that we deploy on Fridays only.")
     check(not blocks(), f"{name}: the first session has nothing in its context")
     check([node["content"] for node in place.nodes()] == ["We deploy on Fridays only."], f"{name}: it remembers")

@@ -27,7 +27,7 @@ from skips import skip  # noqa: E402
 
 README = Path(__file__).resolve().parents[2] / "README.md"
 MARK = "<!-- memory walk -->\n```sh\n"
-# What the model answers to a prompt that contains the text.
+# The model's answer to a prompt that contains the text.
 ANSWERS = {
     "Remember that": "Noted. "
     '<ctx:remember type="decision" tags="tier:pinned">We deploy on Fridays only.</ctx:remember>',
@@ -97,7 +97,7 @@ def readme_walk(place):
     listed = re.search(r"^(\w+) +decision +tier:pinned +We deploy on Fridays only\.$", shown.stdout, re.MULTILINE)
     check(bool(listed), "8. memory list shows the note")
     check(bool(re.search(r"^created .*$", shown.stdout, re.MULTILINE)), "memory show prints the note with its origin")
-    check("undid change" in shown.stdout and not place.nodes(), "memory undo takes the note back")
+    check("undid change" in shown.stdout and not place.nodes(), "memory undo removes the note")
     check("The hooks are removed from" in shown.stdout, "memory install --remove")
     check(not (place.home / ".claude/settings.json").exists(), "the settings are as before")
 
@@ -131,7 +131,7 @@ def checklist(place):
     claude(place, "End the task login.", "-c")
     ended = place.runner("memory", "query", "tag:needs:summary AND tag:off-context", "--json").stdout
     check('"found": 1' in ended, "14. the ended task waits for a summary")
-    check(len(requests) - before == 11, f"no call of a model but the prompts ({len(requests) - before})")
+    check(len(requests) - before == 11, f"the model was called only for the prompts ({len(requests) - before})")
 
 
 def mcp(place):
@@ -186,12 +186,12 @@ def side_by_side(place):
     if ready and all(asks(name, f"The {name} recalls.") for name in panes):
         waiting = lambda: place.pending() == 2
         wait("both recalls wait for their prompts", waiting)
-        # The other order: what waits for the left one must not go to the right one.
+        # In reverse order: the results for the left session must not reach the right session.
         for name, other in (("right", "LEFT"), ("left", "RIGHT")):
             asks(name, f"The {name} goes on.")
             found = "".join(context(f"The {name} goes on."))
             check(f"id:{name.upper()}" in found, f"{name}: it gets its own result")
-            check(f"id:{other}" not in found, f"{name}: it does not get the other one's result")
+            check(f"id:{other}" not in found, f"{name}: it does not get the other session's result")
         check(place.pending() == 0, "each result was delivered once")
     tmux("kill-server")
 

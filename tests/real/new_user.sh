@@ -12,7 +12,7 @@ readme=$(realpath "$readme")
 
 fail() { echo "${check:?}: $*" >&2; exit 1; }
 
-# new_home NAME: an own home folder with a repository of one commit, and a terminal in it.
+# new_home NAME: creates a home folder with a repository of one commit, and changes to the repository.
 new_home() {
     export HOME=$outer/$1 PATH=$outer/bin:/usr/sbin:/usr/bin:/sbin:/bin TZ=UTC
     unset XDG_STATE_HOME XDG_CONFIG_HOME ANTHROPIC_API_KEY ANTHROPIC_BASE_URL OPENAI_API_KEY
@@ -24,7 +24,7 @@ new_home() {
     git commit --quiet --allow-empty --message Begin
 }
 
-# open_terminal: a terminal of 110 by 45 characters in the current folder, with the current environment.
+# open_terminal: opens a terminal of 110 by 45 characters in the current folder, with the current environment.
 open_terminal() {
     tmux -S "$socket" kill-server 2>/dev/null || true
     # The old server may still be ending, so the new one has another socket.
@@ -33,7 +33,7 @@ open_terminal() {
     shown 'ready>'
 }
 
-# shown TEXT [SECONDS]: waits until the terminal shows a text, at most 10 seconds.
+# shown TEXT [SECONDS]: waits until the terminal shows a text, for at most SECONDS (default: 10).
 shown() {
     for _ in $(seq $((${2:-10} * 10))); do
         if tmux -S "$socket" capture-pane -p | grep --quiet --fixed-strings -- "$1"; then return 0; fi

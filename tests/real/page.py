@@ -147,7 +147,7 @@ def begun(scratch, name):
 
 
 def large(scratch):
-    """Returns the page of a night with 500 runs and 200 undecided proposals."""
+    """Returns the page of a night with many runs and undecided proposals, and the number of each."""
     project, run = begun(scratch, "large")
     with open(project / "runner.toml", "a", encoding="utf-8") as config:
         config.write('\n[jobs.dream]\nmax_ideas = 500\nquiet_minutes = 0\n[jobs.dream.budget]\nideas = 500\n')
@@ -167,7 +167,7 @@ def large(scratch):
 
 
 def time_to_open(scratch, page):
-    """Returns the milliseconds from the request to the complete layout, as the best of three measurements."""
+    """Returns the milliseconds from the request to the complete layout, and the page's height: the best of three."""
     frame, times = scratch / "timed.html", []
     frame.write_text(
         "<!DOCTYPE html><body><script>const began=performance.now(),f=document.createElement('iframe');"
@@ -204,7 +204,7 @@ def night(scratch):
 
 
 def pages(scratch):
-    """Yields ordinary pages: the night and the journal of the demo, a night that failed, and a night without work."""
+    """Yields other pages: the demo's night and journal, a failed night, an overnight run, and a night without work."""
 
     def kept(name, text):
         page = scratch / f"{name}.html"
@@ -267,10 +267,10 @@ with tempfile.TemporaryDirectory(prefix="runner-page-") as folder:
     assert not heard, f"requests left: {heard[:5]}"
     assert "data-ran" not in dom and "<title>RAN" not in dom and "<script" not in dom.lower(), "a script ran"
     assert dom.count("<style") == 1 and dom.count('<meta http-equiv=') == 1
-    print(f"page: {shown} payloads shown, none ran, none left; from a page that trusts them {len(left)} requests left, and it ran")
+    print(f"page: {shown} payloads shown, no script ran and no request left; without escaping, scripts ran and {len(left)} requests left")
 
     text, runs, waiting = large(scratch)
-    assert runs >= 500 and waiting >= 200, f"{runs} runs, {waiting} proposals that wait"
+    assert runs >= 500 and waiting >= 200, f"{runs} runs, {waiting} undecided proposals"
     big = scratch / "large.html"
     big.write_text(text)
     took, high = time_to_open(scratch, big)

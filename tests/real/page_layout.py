@@ -1,6 +1,6 @@
 """Measures pages in a real browser, at three widths and in both colour schemes.
 
-Used by `page.py`. A page is opened in frames of the given widths, closed and with all its details unfolded.
+Used by `page.py`. A page is opened in frames of the given widths, with its details folded and then unfolded.
 """
 
 import json
@@ -77,7 +77,7 @@ Promise.all(frames).then(() => { document.documentElement.dataset.found = btoa(u
 
 
 def measured(chromium, scratch, page, dark):
-    """Returns the measures of a page, one for each width with details folded and unfolded."""
+    """Returns the measures of a page: two for each width, with details folded and unfolded."""
     frame = scratch / "measured.html"
     script = SCRIPT.replace("WIDTHS", json.dumps(WIDTHS), 1).replace("PAGE", json.dumps(page.as_uri()), 1)
     frame.write_text(f"<!DOCTYPE html><body style='margin:0'><script>{script}</script>")

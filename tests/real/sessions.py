@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Two real sessions of Claude Code with a scripted model: the second one starts with the packet of the first.
+"""Runs real sessions of Claude Code with a scripted model: the second one starts with the packet of the first.
 
     sessions.py RUNNER [FOLDER_OF_PROGRAMS]
 
@@ -47,7 +47,7 @@ def asked():
 def analyzed(place, name):
     """Analyzes a session, and returns whether that succeeded.
 
-    The hook at the end of a session starts an analysis of its own. While it runs, ours is skipped.
+    The hook at the end of a session also starts an analysis. While that analysis runs, this one is skipped.
     """
     ended, outcome = None, "skipped"
     for _ in range(100):
@@ -61,7 +61,7 @@ def analyzed(place, name):
 
 
 def failing(place, name):
-    """Writes the transcript of a session in which a command failed three times, and another one passed."""
+    """Writes the transcript of a session in which a command failed three times, and another command succeeded."""
     folder = place.home / ".claude/projects" / "".join(c if c.isalnum() else "-" for c in str(place.project))
     rows = []
     for at, (line, error) in enumerate([(LOST, "/usr/bin/python3: No module named no_such_module")] * 3

@@ -6,7 +6,7 @@
 set -euo pipefail
 check="real systemd"
 . "$(dirname "$0")/../skips.sh"
-[ "$(id -u)" = 0 ] || skip host "only root can make the place for it"
+[ "$(id -u)" = 0 ] || skip host "only root can create the namespaces"
 manager=$(command -v /lib/systemd/systemd || command -v /usr/lib/systemd/systemd) || skip systemd "systemd is not installed"
 need unshare setpriv python3 git
 if [ "${2:-}" != inside ]; then
