@@ -104,7 +104,7 @@ fn every_link_of_an_export_works() {
 }
 
 #[test]
-fn an_export_replaces_only_an_export() {
+fn export_replaces_only_an_export() {
     let fixture = with_nights();
     let folder = fixture.root().join("out");
     fs::create_dir(&folder).unwrap();

@@ -49,7 +49,7 @@ fn each_job_catches_up_once_after_sleep() {
     let reported = daemon.tick();
     daemon.wait_for_text("the host slept");
     assert!(reported["started"].as_array().unwrap().len() <= 1, "{reported}");
-    // Each job has one missed stretch, from Friday 20:00 to Monday 07:00, and one run.
+    // Each job has one missed period, from Friday 20:00 to Monday 07:00, and one run.
     for name in names {
         assert_eq!(
             missed(&fixture, name),

@@ -53,8 +53,8 @@ fn night_inhibits_sleep_and_reports_inhibition() {
 
 #[test]
 fn keep_awake_flag_overrides_the_setting() {
-    let by_hand = format!("{TELL}trigger = \"manual\"\n");
-    let fixture = fixture(&by_hand, "");
+    let manual = format!("{TELL}trigger = \"manual\"\n");
+    let fixture = fixture(&manual, "");
     let first = run(&fixture, &["run", "tell", "--json"]).ends(0).json();
     assert!(first["awake"].is_null(), "{first}");
     assert_eq!(asked(&fixture), "", "a manual run inhibits sleep by default");

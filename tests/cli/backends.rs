@@ -217,7 +217,7 @@ fn backend_with_exhausted_pool_gives_way_to_its_fallback() {
     assert!(run["lines"].to_string().contains("was not asked: mine: pool max in "), "{run}");
     assert_eq!(fixture.count("SELECT COUNT(*) FROM requests WHERE backend = 'mine'"), 1);
 
-    // If the fallback is not ready either, the run waits for the budget.
+    // If the fallback is not ready either, the run fails because the pool is exhausted.
     fixture.configure("[backends.other]\ntype = \"command\"\nprogram = \"/no/such/program\"\n");
     fixture.run(&["config", "set", "backends.mine.fallback", "[\"other\"]"]).ends(0);
     fixture.run(&["run", "ask"]).ends(1).expect_text("pool max in ");
@@ -261,7 +261,7 @@ fn test_reports_why_there_is_no_reply() {
     let said = fixture.run(&["backends", "test", "mine"]).ends(77);
     assert!(said.out.contains("auth: not authorized: Invalid API key"), "{said:?}");
     keeps_its_key(&fixture);
-    // A failed test never counts as a failure of a scheduled job.
+    // A failed test raises no alert, because it is not a failure of a scheduled job.
     for _ in 0..3 {
         fixture.run(&["backends", "test", "mine"]).ends(77);
     }

@@ -73,7 +73,7 @@ impl Drop for Strangers {
 /// at the same time also read the states of all processes, but if the run itself did so, every
 /// attempt would show reads.
 #[test]
-fn a_run_reads_no_other_processes() {
+fn run_reads_no_other_processes() {
     let fixture = job("true", "");
     fixture.run(&["run", "tidy"]).ends(0);
     let strangers = Strangers::start(200);

@@ -165,7 +165,7 @@ fn synthesis_omits_failed_councillors() {
     let run = runs.as_array().unwrap().iter().find(|run| run["job"] == "overnight").unwrap();
     assert!(run["backend"].as_str().unwrap().contains("yes, no"), "{run}");
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
-    // A councillor's text is escaped in every form of the report.
+    // A councillor's text is escaped in the Markdown report.
     let markdown = fixture.run_with_clock(&["overnight", "report", "--markdown"]).ends(0).out;
     assert!(!markdown.contains("<script>") && !markdown.contains('\u{202e}'), "{markdown}");
 }
@@ -233,7 +233,7 @@ fn resumed_run_reuses_recorded_answers() {
     assert_eq!(first["candidates"], second["candidates"]);
     assert_ne!(first["degraded"], second["degraded"]);
     assert_eq!(asked(), 1, "the same question was asked again");
-    // Changed work leads to a different question, so the councillor is asked again.
+    // Changed work results in a different question, so the councillor is asked again.
     for name in ["summary.json", "summary.md"] {
         fs::remove_file(fixture.path(&format!("{LATEST}/{name}"))).unwrap();
     }

@@ -80,7 +80,7 @@ fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
     let Some(handle) = handle(pid) else {
         return false;
     };
-    // The signal goes through the handle, so it cannot reach another process with a reused PID.
+    // The signal is sent through the handle, so it cannot reach another process with a reused PID.
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&words).into_owned();
     words.contains("execute") && pidfd_send_signal(&handle, Signal::KILL).is_ok()

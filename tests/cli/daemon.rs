@@ -169,8 +169,8 @@ fn private_socket_rejects_invalid_requests() {
     let _closed = stream.write_all(&vec![b'x'; 70_000]);
     line.clear();
     let _reset = replies.read_line(&mut line);
-    // Many clients send no complete request, more than the daemon serves at a time, and another
-    // client reads no replies. They do not block the daemon.
+    // More clients than the daemon serves at a time send no complete request, and another client
+    // reads no replies. They do not block the daemon.
     let slow = |number: usize| {
         let mut client = daemon.connect();
         if number.is_multiple_of(2) {
@@ -185,8 +185,8 @@ fn private_socket_rejects_invalid_requests() {
     }
     let began = Instant::now();
     assert_eq!(daemon.tick()["is"], "ticked");
-    // If slow clients blocked new ones, the answer would come only when the first of them times
-    // out, after 30 seconds.
+    // If slow clients blocked new ones, the answer would arrive only after the first of them had
+    // timed out, after 30 seconds.
     assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
     drop(silent);
 }
@@ -260,7 +260,7 @@ fn follower_exits_when_its_output_closes() {
             "the follower did not exit when its output closed"
         );
         follower.wait().unwrap();
-        // Then repeat this without a daemon.
+        // The second follower has no daemon.
         kill_process(Pid::from_child(&daemon.child), Signal::KILL).unwrap();
         assert!(ended_within(daemon.child.id(), LIMIT));
     }

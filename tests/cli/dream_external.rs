@@ -176,7 +176,7 @@ fn offered_destination_stays_available() {
 }
 
 #[test]
-fn partial_answers_park_no_idea_and_are_not_repeated() {
+fn partial_answers_set_no_idea_aside() {
     let (fixture, _) = fixture();
     for name in ["one", "two", "three"] {
         fixture.write(
@@ -207,7 +207,7 @@ fn partial_answers_park_no_idea_and_are_not_repeated() {
 }
 
 #[test]
-fn submitted_answer_applies_only_to_the_content_of_the_request() {
+fn answer_applies_only_to_unchanged_ideas() {
     let (fixture, hash) = fixture();
     delta(&fixture);
     fixture.write("ideas/maps.md", format!("{MAPS}\nOnly for trains.\n"));
@@ -236,7 +236,7 @@ fn settled_ideas_need_no_answer() {
     let run = submit(&fixture, &all(&["retry"])).ends(0).json();
     assert_eq!(run["outcome"], "succeeded", "{run:#}");
     submit(&fixture, &all(&["retry"])).ends(65).expect_text("no request awaits an answer");
-    // If a part of an answer is submitted again, it does not count as an unusable answer about the
+    // If a part of an answer is submitted again, it is not treated as an unusable answer about the
     // remaining ideas.
     again();
     submit(&fixture, &all(&["maps"])).ends(0);

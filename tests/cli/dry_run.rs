@@ -221,7 +221,7 @@ fn five(amounts: &Value) -> Vec<i64> {
 }
 
 #[test]
-fn dry_run_limits_bound_real_reservations() {
+fn dry_run_reports_upper_limits() {
     let mut dice = Random::new("dry limits");
     let turns = scaled(6);
     for _ in 0..turns {

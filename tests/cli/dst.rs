@@ -25,7 +25,7 @@ fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     command
 }
 
-/// Returns each minute from 01:50 to 03:10 in `ZONE` on the seven days around `middle`.
+/// Returns one second after each minute from 01:50 to 03:10 on the seven days around `middle`.
 fn minutes(middle: Date) -> Vec<Timestamp> {
     let zone = TimeZone::get(ZONE).unwrap();
     let mut minutes_around = Vec::new();

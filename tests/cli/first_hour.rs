@@ -24,7 +24,7 @@ fn init_prints_a_summary_without_a_terminal() {
 }
 
 #[test]
-fn a_job_is_added_run_and_found_by_name() {
+fn job_is_added_run_and_found_by_name() {
     let fixture = Fixture::with("");
     let add = ["jobs", "add", "tidy", "--kind", "command"];
     fixture.run(&add).ends(78).expect_text("has no program").expect_text("KEY=VALUE");
@@ -96,7 +96,7 @@ fn runs_are_filtered_by_outcome_and_time() {
 }
 
 #[test]
-fn a_denied_access_names_its_setting() {
+fn denied_access_names_its_setting() {
     let says = |text: &str| {
         let script = format!("echo '{text}' >&2; exit 6");
         let toml = format!(
@@ -154,7 +154,7 @@ fn settings_are_edited_checked_and_accepted() {
 }
 
 #[test]
-fn status_gives_a_new_timer_time() {
+fn new_timer_needs_no_tick_yet() {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
     );

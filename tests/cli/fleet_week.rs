@@ -81,7 +81,7 @@ fn settle(fixture: &Fixture) {
 /// Checks that each task was picked at most once, that each task in progress is held by the agent
 /// that picked it, and that the verdicts of each entry were applied at most once, for the agent
 /// that wrote it. Returns the number of picks and the number of moves by verdicts.
-fn look(fixture: &Fixture) -> (usize, usize) {
+fn inspect(fixture: &Fixture) -> (usize, usize) {
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut held: BTreeMap<String, String> = BTreeMap::new();
     let mut applied = BTreeSet::new();
@@ -143,9 +143,9 @@ fn three_agents_share_a_board_for_a_week_with_kills() {
             ticks += 1;
         }
         settle(&fixture);
-        look(&fixture);
+        inspect(&fixture);
     }
-    let (picks, moves) = look(&fixture);
+    let (picks, moves) = inspect(&fixture);
     let entries = |folder: &str| {
         let files = fixture.tree("rem").into_iter();
         files.filter(|(path, _)| path.starts_with(folder) && path.ends_with(".org")).count()

@@ -31,7 +31,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     fixture.git(&["add", "plan.org", "runner.toml"]);
     fixture.git(&["commit", "--quiet", "-m", "A board"]);
     let (list, entry) = ("rem/manifest.json", "rem/2026-06-10-1430.org");
-    // If the database knows no entry, runner shows the carry as unverified.
+    // If the database contains no entry, runner shows the carry as unverified.
     written(&fixture, "rem", "2026-06-10-1430", "- keep course — y");
     let orient = fixture.run(&["lifecycle", "orient"]).ends(0);
     orient.expect_text("unverified").expect_text("runner lifecycle adopt");
@@ -55,7 +55,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     let shown = journal["items"].as_array().unwrap().iter().find(|it| it["item"] == "entry");
     assert_eq!(shown.unwrap()["published"], false, "{journal}");
     restore();
-    // The list was edited. The entry stays as it was published.
+    // The list was edited, but the entry was not.
     fixture.write(list, "{\"entries\":[\"2026-06-10-1430.org\"]}");
     is_without_effect(&fixture, "edited list");
     restore();

@@ -291,7 +291,7 @@ fn goto_ends_the_backoff() {
     }
     tick("03").ends(0).expect_text("gate: rem failed 3 times");
     fixture.run_at("2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
-    // The next failure counts as the first one of the new state.
+    // The next failure is counted as the first one of the new state.
     tick("05").ends(1).expect_text("add holds its place: ");
 }
 
@@ -378,7 +378,7 @@ fn random_kills_preserve_position_and_verdicts() {
         run.wait().unwrap();
         if number % 8 == 7 || number + 1 == kills {
             settle(&fixture);
-            look(&fixture);
+            inspect(&fixture);
         }
     }
     print_line(&format!(
@@ -402,7 +402,7 @@ fn settle(fixture: &Fixture) {
 
 /// Checks that the position matches the number of published runs, and that no entry was applied
 /// twice.
-fn look(fixture: &Fixture) {
+fn inspect(fixture: &Fixture) {
     let published = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
          AND (r.outcome ->> 'outcome' IN ('succeeded', 'degraded')

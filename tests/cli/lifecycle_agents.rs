@@ -270,7 +270,7 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
         (&format!("commit {commit} exists"), "holds", "holds"),
         ("commit 1234567 exists", "fails", "fails"),
         ("the page renders", "holds", "holds"),
-        // Runner reruns only five commands, so it does not check this one.
+        // Runner reruns at most five commands, so it does not rerun this one.
         ("`seq 9` ended with 0", "unknown", "unknown"),
     ];
     let verified: Vec<&str> = claims.iter().map(|(claim, ..)| *claim).collect();

@@ -539,7 +539,7 @@ fn killed_creation_is_repeated() {
     }
 }
 
-/// Calls a hook and kills it after this many microseconds.
+/// Calls a hook and, if `after` is given, kills the hook after this many microseconds.
 fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) {
     let Some(after) = after else {
         session.hook(name, more);

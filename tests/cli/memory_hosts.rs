@@ -84,7 +84,7 @@ fn doctor_reports_hooks_that_do_not_work() {
             }
         }
     }
-    // If the store knows a session, its hooks work, even if the host records nothing.
+    // If the store contains a session, its hooks work, even if the host records nothing.
     transcript(&fixture, claude, &[said]);
     assert_eq!(findings(&fixture).len(), 1);
     let payload = json!({"session_id": "s", "cwd": fixture.project(), "source": "startup"});

@@ -80,7 +80,7 @@ fn session_notes_are_evidence_of_a_dream() {
     assert!(with.contains("(decision 01"), "{with}");
     assert!(with.contains("Refresh tokens of the mobile client rotate"), "{with}");
     assert!(!evidence_of(&fixture, "other").contains("session"));
-    // A replay takes the notes from the recording.
+    // A replay reads the notes from the recording.
     let run = fixture.run(&["runs", "--json"]).ends(0).json();
     let run = run[0]["id"].as_str().unwrap_or_else(|| panic!("{run}")).to_owned();
     std::fs::remove_dir_all(fixture.root().join(".ctx")).unwrap();

@@ -33,7 +33,7 @@ fn value(text: &str, parts: &[&str]) -> f64 {
 }
 
 #[test]
-fn a_night_is_measured() {
+fn night_is_measured() {
     let text = metrics();
     assert_eq!(value(&text, &["runner_runs_total", "job=\"good\"", "succeeded"]), 1.0);
     assert_eq!(value(&text, &["runner_runs_total", "job=\"bad\"", "failed", "exit"]), 1.0);
@@ -49,12 +49,12 @@ fn a_night_is_measured() {
 }
 
 #[test]
-fn without_a_database_there_are_metrics() {
+fn metrics_need_no_database() {
     let fixture = Fixture::new();
     fixture.run(&["metrics"]).ends(0).expect_text("runner_metrics_timestamp_seconds");
 }
 
-/// Runs `promtool` with this input. Returns `None` if it is not installed.
+/// Runs `promtool` with this input. Returns `None` if `promtool` is not installed.
 fn promtool(arguments: &[&str], input: &str) -> Option<(bool, String)> {
     let mut child = match Command::new("promtool")
         .args(arguments)

@@ -41,7 +41,7 @@ fn concurrent_schedulers_run_each_minute_once() {
     let began = Instant::now();
     let fixture = fixture(MINUTE);
     let mut daemon = Daemon::start(&fixture, &[]);
-    let mut by_hand = 0;
+    let mut by_command = 0;
     for step in 1..=360 {
         let (hour, minute, second) = (20 + step / 360, step / 6 % 60, step % 6 * 10);
         let now = format!("2026-11-21T{hour}:{minute:02}:{second:02}Z");
@@ -66,7 +66,7 @@ fn concurrent_schedulers_run_each_minute_once() {
         // The daemon's heartbeat may have ticked before both.
         let all = served.as_array().unwrap().len() + started.as_array().unwrap().len();
         assert!(all <= usize::from(second == 0), "{now}: {reported} and {tick}");
-        by_hand += started.as_array().unwrap().len();
+        by_command += started.as_array().unwrap().len();
         if second == 0 {
             over(&fixture, &newest(&fixture).unwrap());
         }
@@ -89,7 +89,7 @@ fn concurrent_schedulers_run_each_minute_once() {
         assert_eq!(fixture.count(sql), 60, "{sql}");
     }
     print_line(&format!(
-        "an hour of minutes: 360 ticks of a daemon and 360 of a command, which started {by_hand} of 60 runs; {:.1} s",
+        "an hour of minutes: 360 ticks of a daemon and 360 of a command, which started {by_command} of 60 runs; {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }

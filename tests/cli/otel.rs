@@ -47,7 +47,7 @@ fn times(span: &Value) -> [u64; 2] {
 }
 
 #[test]
-fn a_trace_has_the_path_of_the_run() {
+fn trace_has_the_phases_of_the_run() {
     let fixture = fixture();
     fixture.write("ideas/coffee.md", "Coffee is better in the morning.\n");
     let server = Server::saying(GOOD);
@@ -83,7 +83,7 @@ fn a_trace_has_the_path_of_the_run() {
 }
 
 #[test]
-fn a_failed_run_has_its_class_and_no_secret() {
+fn trace_of_a_failed_run_has_no_secret() {
     let fixture = fixture();
     let server = Server::saying(GOOD);
     let address = format!("http://127.0.0.1:{}/own/path", server.port);
@@ -103,7 +103,7 @@ fn a_failed_run_has_its_class_and_no_secret() {
 }
 
 #[test]
-fn a_receiver_that_does_not_answer_costs_a_second() {
+fn unresponsive_receiver_does_not_block_the_run() {
     let fixture = fixture();
     // This server accepts the request and never answers.
     let silent = Server::start(std::mem::forget);
@@ -120,7 +120,7 @@ fn a_receiver_that_does_not_answer_costs_a_second() {
 }
 
 #[test]
-fn addresses_elsewhere_need_https() {
+fn remote_addresses_need_https() {
     let fixture = fixture();
     run(&fixture, "ok", "OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector.example:4318").ends(0);
     let log = log_of_last(&fixture);

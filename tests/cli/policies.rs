@@ -2,7 +2,7 @@
 
 use crate::fixture::Fixture;
 
-/// Creates a fixture with one scheduled job that has been known since noon.
+/// Creates a fixture with one scheduled job that was registered at noon.
 fn tidy(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     fixture.run_at("2026-11-21T12:00:00Z", &["init"]).ends(0);
@@ -60,7 +60,7 @@ fn minimum_interval_skips_scheduled_runs() {
         let why = format!("skipped: it ran {passed}m ago, and its minimum interval is 1h");
         assert_eq!(found, [why]);
     }
-    // A manual run also counts as a run.
+    // A manual run also starts a new interval.
     fixture.run_at("2026-11-21T12:50:00Z", &["run", "tidy"]).ends(0).expect_text("succeeded");
     assert!(started(&fixture, "2026-11-21T13:15:00Z")[0].contains("it ran 25m ago"));
     assert!(started(&fixture, "2026-11-21T13:30:00Z")[0].starts_with("skipped"));

@@ -10,7 +10,7 @@ use crate::fixture::{CommandOutput, Fixture, ended_within};
 use crate::served::{Daemon, LIMIT, begin, fixture, kill, missed, outcome, owner, owners, runs};
 
 /// Creates a fixture with three jobs that are due every hour on the hour. Each job starts a process
-/// that leaves its process group, and waits for input.
+/// that leaves its process group, and then waits for input.
 fn three() -> Fixture {
     let jobs: String = ["last", "all", "none"]
         .map(|name| {
@@ -232,7 +232,7 @@ fn lost_pass_is_retried_once() {
 }
 
 /// Creates a fixture with one job that is due once a year at 21:00 and hangs unless it is released.
-/// Its retry comes within about six weeks.
+/// Its retry is due within about six weeks.
 fn hanging() -> Fixture {
     fixture(
         "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\

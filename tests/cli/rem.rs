@@ -86,7 +86,7 @@ fn rem_without_model_writes_a_carry() {
         "- DOING: comparison table — landscape\n",
         "- NEXT: tidy the page\n",
         "- keep course — ",
-        // The task in flight names no agent, so the agent "night" does not work on it.
+        // The task in progress names no agent, so the agent "night" does not work on it.
         "- DOING: nothing\n- next action: begin tidy the page\n- file: src/a.rs\n\
          - verified this cycle: `make test` ended with 0\n",
     ] {

@@ -393,7 +393,7 @@ fn command_replay_needs_no_programs_or_secrets() {
     fixture
         .run(&["replay", &long])
         .ends(65)
-        .expect_text("only 33554432 are kept: it cannot be replayed");
+        .expect_text("a recording keeps at most 33554432, so the run cannot be replayed");
     let size = fs::metadata(recording(&fixture, &long)).unwrap().len();
     assert!(size < 10_000, "{size}");
     fs::remove_file(recording(&fixture, &long)).unwrap();

@@ -288,7 +288,7 @@ fn hook_refuses_with_exit_code_2() {
     }
     assert_eq!(ask(&["--write", "."], &write("a"), &project), Some(0));
     assert_eq!(ask(&["--write", ".", "--keep", "a"], &write("a"), &project), Some(2));
-    // Every error leads to a refusal.
+    // Every error results in a refusal.
     for payload in [&b""[..], b"{", b"\xff\xfe", &vec![b' '; 9 << 20]] {
         assert_eq!(ask(&job, payload, &project), Some(2));
     }
@@ -341,7 +341,7 @@ fn dream_hook_refuses_paths_that_leak() {
     };
     ask("dreams/new.md").ends(0);
     ask("dreams/tracked.md").ends(2).expect_text("dreams/tracked.md is tracked by git");
-    // The path is still in scope, so only the leak is the reason.
+    // The path is in scope, so the leak is the only reason for the refusal.
     fixture.run(&["guard", "write-scope", "dreams/tracked.md"]).ends(0);
 }
 

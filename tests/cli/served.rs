@@ -187,7 +187,7 @@ pub fn kill(pid: Pid) {
     assert!(ended_within(raw, LIMIT), "the process did not end");
 }
 
-/// Returns the stretches of a job's missed scheduled times, as "first last count".
+/// Returns the periods of a job's missed scheduled times, as "first last count".
 pub fn missed(fixture: &Fixture, job: &str) -> Vec<String> {
     let db = fixture.store();
     let mut rows = db

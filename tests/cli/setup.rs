@@ -283,7 +283,7 @@ fn missing_crontab_newline_is_added() {
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
-/// Kills setup before each step in turn, and checks that the next attempt gives the right result.
+/// Kills setup before each step in turn, and checks that the next attempt succeeds.
 #[test]
 fn setup_recovers_from_kills_between_steps() {
     let mut deaths = 0;
@@ -331,7 +331,7 @@ fn setup_recovers_from_kills_between_steps() {
             host.run(remove).ends(0);
         }
     }
-    print_line(&format!("setup was killed {deaths} times, between any two of its steps"));
+    print_line(&format!("setup was killed {deaths} times, before each of its steps"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Tests that secrets of every kind appear in no output, file, database, page or recording of
-//! runner, and that no model receives them. A program writes them to its output, to an artifact and
-//! to a file that a prompt reads, and they occur in sessions of agents.
+//! runner, and that no model receives them. A program writes the secrets to its output, to an
+//! artifact and to a file that a prompt reads, and the secrets occur in sessions of agents.
 
 use std::fs;
 use std::io::Write as _;

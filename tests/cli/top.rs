@@ -169,7 +169,7 @@ fn views_show_the_data_of_the_commands() {
 }
 
 #[test]
-fn a_proposal_is_decided_and_undone() {
+fn proposal_is_decided_and_undone() {
     let fixture = with_proposal();
     let before = fixture.tree("ideas");
     let mut top = Top::start(&fixture, &["top"], true);
@@ -192,7 +192,7 @@ fn a_proposal_is_decided_and_undone() {
 }
 
 #[test]
-fn a_new_run_appears_by_itself() {
+fn new_run_appears_automatically() {
     let fixture = with_proposal();
     let mut top = Top::start(&fixture, &["top"], false);
     top.until("last night");

@@ -1,4 +1,4 @@
-//! Tests FIFOs and devices in place of regular files. They block no command and no other project.
+//! Tests that FIFOs and devices in place of regular files block no command and no other project.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -106,7 +106,7 @@ const FAULTS: [(Fault, Time, Time); 15] = [
 const RESETS: [(&str, Time); 3] =
     [("hourly", (1, 8, 30)), ("ten", (1, 8, 30)), ("hourly", (3, 17, 15))];
 
-/// Every piece of news that the channels must get, with its time, and whether the pager gets it as
+/// Every event that the channels must report, with its time, and whether the pager reports it as
 /// well. The pager gets no news of a problem that is over or acknowledged by the time the pager is
 /// up again.
 const NEWS: [(Time, &str, bool); 20] = [
@@ -270,7 +270,7 @@ impl Week {
         }
     }
 
-    /// Returns the messages that a channel got.
+    /// Returns the messages that a channel received.
     fn messages(&self, program: &str) -> Vec<ReceivedMessage> {
         let path = self.fixture.root().join(format!("{program}.out"));
         let text = fs::read_to_string(path).unwrap_or_default();
@@ -278,7 +278,7 @@ impl Week {
     }
 }
 
-/// A message that a channel got.
+/// A message that a channel received.
 struct ReceivedMessage {
     at: Timestamp,
     /// The lines of the message that state news, such as `hourly failed`.
@@ -315,7 +315,7 @@ fn news_of(subject: &str, text: &str) -> Vec<String> {
     std::iter::once(first).chain(text.lines().filter(of_job).map(str::to_owned)).collect()
 }
 
-/// Checks that a channel got all news in time, and nothing else.
+/// Checks that a channel received all news in time, and nothing else.
 fn check(channel: &str, messages: &[ReceivedMessage], quarters: usize) {
     let pager = channel == "pager";
     let news =

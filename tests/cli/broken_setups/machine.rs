@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn schedules_that_start_nothing() {
+fn unstarted_jobs_are_explained() {
     let case = |name, toml: String, prepare, exit, headline, status, alerts| Case {
         name,
         toml,
@@ -81,7 +81,7 @@ fn schedules_that_start_nothing() {
 }
 
 #[test]
-fn a_disk_that_is_full() {
+fn full_disk_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "16m") else {
         skip("mount", "1: no small file system can be mounted here");
@@ -107,7 +107,7 @@ fn a_disk_that_is_full() {
 }
 
 #[test]
-fn a_timer_that_is_gone_and_a_clock_that_is_wrong() {
+fn missing_timer_and_wrong_clock_are_reported() {
     let case = Case {
         name: "",
         toml: runs("true", ""),

@@ -170,7 +170,7 @@ const FAILED: &[&str] = &["failure"];
 const STOPPED: &[&str] = &["breaker", "failure"];
 
 #[test]
-fn backends_that_cannot_start() {
+fn unusable_backends_are_reported() {
     let case = |name, backend: &str, prepare, exit, headline, status| Case {
         name,
         toml: asks(backend),
@@ -242,7 +242,7 @@ fn backends_that_cannot_start() {
 }
 
 #[test]
-fn providers_that_refuse() {
+fn provider_refusals_are_reported() {
     let served = |behaviour: B| {
         let server = Server::start(move |talk, seen| {
             behaviour.answer(Dialect::Messages, talk, seen, "http://127.0.0.1:1");
@@ -296,7 +296,7 @@ fn providers_that_refuse() {
 }
 
 #[test]
-fn jobs_that_fail() {
+fn failed_jobs_are_reported() {
     let case = |name, toml: String, exit, headline, status, alerts| Case {
         name,
         toml,
@@ -393,7 +393,7 @@ fn jobs_that_fail() {
 }
 
 #[test]
-fn projects_in_a_bad_state() {
+fn project_defects_are_reported() {
     let dream = "[jobs.dream]\nretries = 0\n";
     let case = |name, toml: &str, prepare, exit, headline, status, alerts| Case {
         name,

@@ -51,7 +51,7 @@ fn invalid_nodes_are_reported_and_unchanged() {
     }
     for (path, bytes) in fixture.tree(".agents/overnight") {
         let secret = bytes.windows(8).any(|it| it == b"# Secret");
-        assert!(!secret, "{path} has the content of a link's target");
+        assert!(!secret, "{path} contains the content of a link's target");
     }
     let after: Vec<_> = odd
         .iter()
@@ -112,7 +112,7 @@ fn resume_survives_a_clock_set_back() {
 }
 
 #[test]
-fn conflict_after_a_kill_leaves_the_dead_summary() {
+fn conflict_in_recovery_still_reports_the_killed_run() {
     let fixture = night();
     keep(&fixture);
     for act in (60..4_000).step_by(6) {
@@ -251,12 +251,12 @@ fn full_disk_leaves_the_corpus_intact() {
         free += 2;
     }
     print_line(&format!(
-        "overnight on a full disk: up to {free} free inodes, {failed} nights failed, {in_commit} during a commit that was rolled back"
+        "overnight on a full disk: up to {free} free inodes, {failed} nights failed, {in_commit} rolled back a commit"
     ));
     assert!(in_commit >= 2 && failed >= 2);
 }
 
-/// Counts the iterations that were not committed for lack of space.
+/// Counts the iterations that were rolled back for lack of space.
 fn rolled_back(fixture: &Fixture) -> usize {
     if !fixture.path(".agents/overnight").is_dir() {
         return 0;

@@ -97,7 +97,7 @@ fn max_iterations_limits_the_loop() {
     );
 }
 
-/// Builds a library that simulates a broken disk, or returns `None` without a C compiler.
+/// Builds a library that simulates a broken disk. Returns `None` without a C compiler.
 fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
@@ -155,7 +155,7 @@ fn three_measurement_failures_end_the_loop() {
 }
 
 /// Creates a fixture in which all established learnings have been used and other learnings are
-/// confirmed only by a commit. Promoting the others lowers the share of supported claims.
+/// confirmed only by a commit. Promoting the latter lowers the share of supported claims.
 fn proud() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {
@@ -184,7 +184,7 @@ fn proud() -> Fixture {
 }
 
 #[test]
-fn regression_needs_warn_only_budget() {
+fn regression_is_tolerated_only_within_the_budget() {
     let fixture = proud();
     let before = tree(&fixture);
     start(&fixture, &["--warn-only=false"]).ends(0).expect_text("fell by");

@@ -43,7 +43,7 @@ pub(super) fn keep(fixture: &Fixture) {
     copy(&fixture.path(".agents"), &fixture.root().join("kept"));
 }
 
-/// Restores the corpus to its state before the first night.
+/// Restores the corpus to the state that [`keep`] saved.
 pub(super) fn reset(fixture: &Fixture) {
     // The folder itself may be a mount point, so only its content is removed.
     for entry in fs::read_dir(fixture.path(".agents")).unwrap() {
@@ -78,8 +78,8 @@ fn work_of(fixture: &Fixture) -> String {
 }
 
 impl States {
-    /// Collects the states of a fixture in its original state. Counts `acts` only if `count` is
-    /// set.
+    /// Collects the states that nights in the fixture may show, and resets the fixture. Counts
+    /// `acts` only if `count` is set.
     pub(super) fn of(fixture: &Fixture, count: bool) -> Self {
         let mut trees = BTreeSet::from([tree(fixture)]);
         let mut works = BTreeSet::from([work_of(fixture)]);
@@ -186,7 +186,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at step {}", act % states.acts);
         act += LANES as u64;
-        assert_ne!(died.code, 0, "{place}: it was not reached");
+        assert_ne!(died.code, 0, "{place}: the step was not reached");
         let mut dead = BTreeSet::new();
         loop {
             tally.killed += 1;
@@ -222,7 +222,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
         let done = summary_of(fixture);
         assert_eq!(done["status"], "done", "{place}");
         assert!(!is_ready(fixture), "{place}");
-        states.hold(fixture, &format!("and a start {place}"));
+        states.hold(fixture, &format!("after a start {place}"));
         let reported = done["degraded"].to_string();
         for run in dead {
             assert!(

@@ -46,7 +46,7 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// Returns a row of the citations file: a session that used a learning.
+/// Returns a row of the citations file: a session that applied a learning.
 fn citation(name: &str) -> String {
     format!(
         "{{\"artifact_path\":\".agents/learnings/{name}.md\",\"session_id\":\"of {name}\",\"cited_at\":\"2026-10-20T08:00:00Z\",\"citation_type\":\"applied\",\"query\":\"a floating version breaks the flaky pipeline\"}}\n"
@@ -181,7 +181,7 @@ fn surroundings(fixture: &Fixture) -> Tree {
             let below = folder.join(entry.file_name());
             let name = below.display().to_string();
             let night = ["overnight", "rpi/next-work.jsonl"].into_iter().chain(SUBPATHS);
-            // Beads belong to another program. The failure marker and the report are runner's own.
+            // Another program writes beads. The failure marker and the report are runner's own.
             if [".beads", ".runner/failed", ".runner/reports"].contains(&name.as_str())
                 || night.into_iter().any(|it| name == format!(".agents/{it}"))
             {

@@ -37,7 +37,7 @@ fn only_the_first_night_improves_the_corpus() {
     assert!(fixture.read(".agents/overnight/proposals.jsonl").contains("learnings/old.md"));
     let gone = summary["run_id"].as_str().unwrap();
     assert!(fixture.path(&format!("{LATEST}/{gone}/removed/learnings/same-two.md")).exists());
-    // The learning comes from the commit and from the closed work.
+    // The commit is harvested as one learning.
     let harvested: Vec<String> =
         tree(&fixture).into_keys().filter(|path| path.contains("2026-11-01-retry")).collect();
     assert_eq!(harvested.len(), 1, "{:?}", tree(&fixture).keys());
@@ -61,7 +61,7 @@ fn only_the_first_night_improves_the_corpus() {
     }
     assert_eq!(packets[0]["description"], "src/net.rs gives up");
     assert_eq!(packets[0]["age_days"], 52);
-    // The work file keeps claims, names, broken lines and flat rows.
+    // The work file keeps claims, unknown fields, broken lines and flat rows.
     let work = fixture.read(WORK_FILE);
     let (old, new): (Vec<&str>, Vec<&str>) = (WORK.lines().collect(), work.lines().collect());
     assert!(new[0].contains("\"odd\":0.80,\"id\":\"mine-1\",\"why_now\""), "{}", new[0]);
@@ -125,7 +125,7 @@ fn retirement_needs_a_decision_and_can_be_undone() {
 }
 
 #[test]
-fn decisions_made_at_once_are_all_kept() {
+fn simultaneous_decisions_are_all_kept() {
     let fixture = night();
     for number in 0..12 {
         let text = learning("old", "provisional", &format!("Old {number}"), &words(number + 200));
@@ -140,7 +140,7 @@ fn decisions_made_at_once_are_all_kept() {
     };
     let open = ids();
     assert!(open.len() >= 12, "{open:?}");
-    // A defragmentation that looks only for oscillating files keeps the other proposals.
+    // A defragmentation that only searches for oscillating files keeps the other proposals.
     run_ok(&fixture, &["corpus", "defrag", "--oscillation-sweep", "--apply"]).ends(0);
     assert_eq!(ids(), open);
     std::thread::scope(|scope| {
@@ -165,7 +165,7 @@ fn decisions_made_at_once_are_all_kept() {
 }
 
 #[test]
-fn merged_copy_passes_its_uses_on() {
+fn uses_of_a_merged_copy_are_kept() {
     let fixture = Fixture::with(JOB);
     let text = learning("ci", "candidate", "The same", &words(1));
     for name in ["same-one", "same-two"] {
@@ -188,7 +188,7 @@ fn merged_copy_passes_its_uses_on() {
 }
 
 #[test]
-fn unknown_use_and_unclassified_nodes_are_left_alone() {
+fn nodes_of_unknown_use_or_class_are_unchanged() {
     let fixture = Fixture::with(JOB);
     for (name, text) in [("one", "Tides turn the harbour."), ("two", "Lamps need oil.")] {
         let text = format!("---\ndate: 2020-01-01\nttl_days: 3\n---\n# {name}\n\n{text}\n");
@@ -317,7 +317,7 @@ fn each_packet_creates_one_bead() {
     let summary = night();
     let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(step["status"], "soft-fail", "{step}");
-    assert!(summary["degraded"].to_string().contains("2 beads made, then: bd refused: no more"));
+    assert!(summary["degraded"].to_string().contains("2 beads made, then: bd failed: no more"));
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
     assert!(fixture.read(".agents/rpi/next-work.jsonl").contains("\"bead_id\":\"bd-2\""));
     fixture.write(".beads/n", "-100");

@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{JOB, LATEST, corpus};
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a fixture with every kind of target that a path can lead to.
+/// Creates a fixture with every kind of file and folder that a path can name.
 fn fixture(jobs: &str) -> Fixture {
     let fixture = Fixture::with(jobs);
     corpus(&fixture);
@@ -240,7 +240,7 @@ fn overlapping_output_paths_are_refused() {
 }
 
 /// Checks that each path setting rejects the values that are invalid for all path settings, and
-/// those that are invalid only for it.
+/// the values that are invalid only for that setting.
 #[test]
 fn path_settings_reject_outside_and_git_paths() {
     const COMMAND: &str =

@@ -56,7 +56,7 @@ fn alternate_names_alone_configure_manual_nights() {
     run_ok(&fixture, &["overnight", "report"]).ends(0).expect_text("  done");
     run_ok(&fixture, &["overnight", "report", "--validate", "--from", ".agents/overnight/theirs"])
         .ends(0);
-    // If the job is also configured under its own name, no setting is applied twice.
+    // If the job is also configured under its own name, the alternate settings still apply.
     let fixture = Fixture::with(&format!("{JOB}[dream]\nmax_iterations = 1\n"));
     corpus(&fixture);
     fixture.set_clock("2026-11-22T02:30:00Z");
@@ -77,7 +77,7 @@ fn start_needs_only_a_corpus() {
     assert_eq!(fixture.read("runner.toml"), before);
 }
 
-/// Writes another program's corpus: a registry, settings, and an interrupted commit.
+/// Writes another program's corpus: a registry, settings, and two interrupted commits.
 fn foreign(fixture: &Fixture) {
     let row = |id: &str| {
         format!(
@@ -107,7 +107,7 @@ fn foreign(fixture: &Fixture) {
 }
 
 #[test]
-fn what_another_program_left_is_imported() {
+fn data_of_another_program_is_imported() {
     let fixture = Fixture::with("");
     foreign(&fixture);
     let before = fixture.tree(".agents");
@@ -140,7 +140,7 @@ fn what_another_program_left_is_imported() {
 }
 
 #[test]
-fn requested_inhibition_that_fails_degrades_the_night() {
+fn failed_inhibition_degrades_the_night_only_if_requested() {
     let fixture = night();
     for (more, degrades) in [(&[][..], false), (&["--keep-awake"], true)] {
         let mut command = fixture.runner_with_clock(&[&["overnight", "start"][..], more].concat());
@@ -158,7 +158,7 @@ fn requested_inhibition_that_fails_degrades_the_night() {
 }
 
 #[test]
-fn curator_is_reached_through_overnight() {
+fn overnight_curator_is_the_same_command() {
     let fixture = night();
     let [one, two] = [&["curator", "status"][..], &["overnight", "curator", "status"]]
         .map(|args| run_ok(&fixture, args).ends(0).out);
@@ -176,7 +176,7 @@ fn unfinished_foreign_commit_stops_the_night() {
     fs::remove_dir_all(fixture.path(".agents/patterns")).unwrap();
     start(&fixture, &[]).ends(78).expect_text("COMMIT-MARKER.3").expect_text("overnight import");
     assert_eq!(fixture.read(&format!(".agents/overnight/{staged}")), "# new\n");
-    // Even without its staged files, a commit is incomplete until its earlier files are restored.
+    // Even without its staged files, a commit is incomplete until the old files are restored.
     fs::remove_dir_all(fixture.path(".agents/overnight/staging")).unwrap();
     fixture.run(&["overnight", "import", "--apply"]).ends(0).expect_text("rolled back, 1 file");
     assert_eq!(fixture.read(".agents/patterns/first.md"), "# old\n");
@@ -198,7 +198,7 @@ fn linked_corpus_is_replaced_by_a_copy() {
 }
 
 #[test]
-fn setup_writes_the_scheduler_files_to_read() {
+fn setup_writes_scheduler_files_without_registering_them() {
     let fixture = Fixture::with("");
     let folder = ".agentops/generated/dream";
     let args = ["overnight", "setup", "--scheduler", "task-scheduler", "--at", "02:30"];

@@ -51,7 +51,7 @@ fn replaced_folder_remains_the_same_project() {
     fixture.run(&["tick"]).ends(0);
     let copy = copy(&fixture, "restored");
     fs::remove_dir_all(fixture.project()).unwrap();
-    // A new folder takes the freed inode, so that nothing else can reuse it.
+    // A new folder occupies the freed inode, so that nothing else can reuse it.
     fs::create_dir(fixture.root().join("taken")).unwrap();
     fs::rename(&copy, fixture.project()).unwrap();
     assert_eq!(standings(&fixture), pairs(&[("project", "replaced")]));
@@ -101,7 +101,7 @@ fn worktree_of_moved_repository_needs_repair() {
     };
     let said = outside(&["tick"]).ends(78).expect_text(&repair);
     let forgets = said.err.matches("projects forget").count();
-    assert_eq!(forgets, 1, "`forget` is not suggested exactly once: {said:?}");
+    assert_eq!(forgets, 1, "`forget` must be suggested exactly once: {said:?}");
     for looking in ["status", "projects", "doctor"] {
         let said = outside(&[looking]);
         assert!(format!("{}{}", said.out, said.err).contains(&repair), "{looking}: {said:?}");
@@ -113,7 +113,7 @@ fn worktree_of_moved_repository_needs_repair() {
 }
 
 /// Creates a fixture with a job that runs this script in the project without a sandbox, and a job
-/// that is stopped after failures.
+/// that always fails.
 fn with_job(script: &str) -> Fixture {
     let fixture = Fixture::with(&format!(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
@@ -277,7 +277,7 @@ fn reused_inode_is_not_the_old_project() {
 }
 
 #[test]
-fn symlink_leads_to_the_same_project() {
+fn symlink_is_the_same_project() {
     let fixture = committed();
     let link = fixture.root().join("link");
     symlink(fixture.project(), &link).unwrap();

@@ -171,7 +171,7 @@ fn clones_and_worktrees_need_plain_init() {
         standings(&fixture),
         pairs(&[("clone", "known"), ("project", "known"), ("tree", "known")])
     );
-    // A new clone in the same place continues as the project that was there.
+    // A new clone at the same path continues as the project that was there.
     fs::remove_dir_all(&clone).unwrap();
     fixture.git(&["clone", "--quiet", ".", clone.to_str().unwrap()]);
     at(&fixture, &clone, &["night"])

@@ -39,7 +39,7 @@ fn fixture(toml: &str) -> Fixture {
     fixture
 }
 
-/// Adds a job to the queue and returns its run.
+/// Adds a job to the queue and returns the id of its run.
 #[track_caller]
 fn enqueue(fixture: &Fixture, args: &[&str]) -> String {
     let mut words = vec!["--quiet", "enqueue"];
@@ -176,7 +176,7 @@ fn run_waits_for_predecessor_success() {
     run(&fixture, &["runs"]).expect_text(&expected);
     run(&fixture, &["status"]).expect_text(&expected);
     assert_eq!(ticked(&fixture), ["good", "count"]);
-    // A run that has already ended counts by its outcome.
+    // A predecessor that has already succeeded delays nothing.
     run(&fixture, &["enqueue", "count", "--after", &first]).ends(0).expect_text("waits its turn");
     assert_eq!(ticked(&fixture), ["count"]);
 }

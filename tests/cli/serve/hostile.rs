@@ -12,7 +12,7 @@ use sha2::Sha256;
 use super::{Served, paths, project};
 use crate::fixture::Fixture;
 
-/// Counts everything that a request may have changed.
+/// Counts the rows that a request could have added.
 fn effects(fixture: &Fixture) -> i64 {
     fixture.count(
         "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM events) + (SELECT count(*) FROM pause)",
@@ -195,7 +195,7 @@ fn slow_and_many_clients_are_limited() {
     let mut clients = Vec::new();
     for number in 0..600 {
         let mut client = served.connect();
-        // The server closes the connection if there are too many.
+        // The server closes the connections that exceed its limit.
         let _closed = match number % 3 {
             0 => client.write_all(b"GET / HTTP/1.1\r\nHost: "),
             1 => client.write_all(b"POST /pause HTTP/1.1\r\nContent-Length: 10\r\n\r\n1"),
@@ -210,7 +210,7 @@ fn slow_and_many_clients_are_limited() {
     drop(clients);
     // The server notices the closed connections one after another.
     let served_again = (0..1_000).any(|_| served.get("/runs", &cookie).status == 200);
-    assert!(served_again, "the server no longer answers");
+    assert!(served_again, "the server no longer responds");
     assert_eq!(fixture.count("SELECT count(*) FROM pause"), 0);
 }
 
@@ -275,7 +275,7 @@ fn every_page_needs_a_login() {
 }
 
 #[test]
-fn requests_never_reach_a_project_around_another() {
+fn requests_never_reach_an_enclosing_project() {
     let fixture = project();
     let served = Served::start(&fixture);
     let (project, cookie) = (served.project(), served.log_in());

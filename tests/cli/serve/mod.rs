@@ -33,7 +33,6 @@ impl Drop for Served<'_> {
     }
 }
 
-/// A response.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,

@@ -67,7 +67,8 @@ fn payloads() -> Vec<String> {
     shaped.collect()
 }
 
-/// Checks a page as a browser parses it.
+/// Checks that a page, as a browser parses it, contains no unknown element, event handler, remote
+/// link or inline script.
 fn check(path: &str, body: &str, own: &[&str]) {
     let page = Html::parse_document(body);
     for element in page.select(&Selector::parse("*").unwrap()) {
@@ -104,7 +105,7 @@ fn check(path: &str, body: &str, own: &[&str]) {
     }
 }
 
-/// Creates a project whose files, jobs, output and reasons contain the payloads.
+/// Creates a project whose files, jobs, output and notes contain the payloads.
 fn hostile_project() -> Fixture {
     let mut jobs = String::new();
     for (number, payload) in PAYLOADS.iter().enumerate() {
@@ -317,7 +318,7 @@ fn actions_do_what_the_commands_do() {
 }
 
 #[test]
-fn the_api_answers_like_the_command_line() {
+fn api_matches_the_command_line() {
     let fixture = project();
     fixture.run(&["night"]).ends(1);
     let served = Served::start(&fixture);

@@ -1,4 +1,4 @@
-//! Tests the answers of the API against the schemas of its description, with an independent
+//! Tests the responses of the API against the schemas of its description, with an independent
 //! validator.
 
 use boon::{Compiler, Draft, Schemas};
@@ -21,7 +21,7 @@ impl Description {
         Self { document, compiler, schemas: Schemas::new() }
     }
 
-    /// Returns the reasons why an answer does not fit the schema of its operation.
+    /// Checks that a response matches the schema of its operation.
     fn check(&mut self, path: &str, method: &str, answer: &Value) -> Result<(), String> {
         let path = format!("/api/v1{path}").replace('/', "~1");
         let place = format!(
@@ -36,7 +36,7 @@ impl Description {
 }
 
 #[test]
-fn answers_fit_their_schemas() {
+fn responses_match_their_schemas() {
     let fixture = project();
     fixture.write("plan.org", "* Tasks\n** TODO Boil water\n");
     fixture.run(&["night"]).ends(1);
@@ -67,7 +67,7 @@ fn answers_fit_their_schemas() {
         let path = path.strip_prefix("/api/v1").unwrap();
         let answer = served.api(&fill(path));
         api.check(path, "get", &answer).unwrap();
-        // An empty list fits any schema of its items, so it proves nothing.
+        // An empty list matches any schema of its items, so it proves nothing.
         if !matches!(&answer, Value::Array(all) if all.is_empty()) {
             checked.push(path.to_owned());
             let wrong = if answer.is_array() { json!([{ "x": 1 }]) } else { json!([]) };
@@ -96,7 +96,7 @@ fn answers_fit_their_schemas() {
 }
 
 #[test]
-fn every_answer_has_a_schema() {
+fn every_response_has_a_schema() {
     let fixture = project();
     let served = Served::start(&fixture);
     let document = served.api("/openapi.json");
@@ -111,7 +111,7 @@ fn every_answer_has_a_schema() {
             let schema = &content["schema"];
             assert!(schema["$ref"].is_string() || schema["type"].is_string(), "{path}: {schema}");
             let path = path.strip_prefix("/api/v1").unwrap();
-            // An answer is an object or a list, so a schema that can be read refuses a number.
+            // Every response is an object or a list, so a working schema refuses a number.
             assert!(api.check(path, method, &json!(3)).is_err(), "{method} {path}");
             count += 1;
         }

@@ -24,7 +24,7 @@ impl Stream {
         Self(BufReader::new(stream))
     }
 
-    /// Returns the id, the name and the data of the next event that has data.
+    /// Returns the id, name and data of the next event with data, or `None` at the end.
     pub fn next(&mut self) -> Option<(String, String, String)> {
         let (mut id, mut name, mut data) = (String::new(), String::new(), String::new());
         loop {
@@ -207,7 +207,7 @@ fn logs_are_sent_without_parts_of_secrets() {
 }
 
 #[test]
-fn the_daemon_serves_if_it_is_enabled() {
+fn daemon_serves_if_enabled() {
     let fixture = project();
     let config = fixture.root().join("config/runner/config.toml");
     let text = std::fs::read_to_string(&config).unwrap();

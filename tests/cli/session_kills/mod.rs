@@ -130,7 +130,7 @@ impl Compared {
     }
 }
 
-/// Compares the findings with the writer's counts, and with those of a project without kills.
+/// Compares the findings with the writer's counts and with the findings of a project without kills.
 fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
     let calm = Fixture::new();
     calm.run_at(writer.now, &["init"]).ends(0);
@@ -180,7 +180,7 @@ fn compare(fixture: &Fixture, writer: &Writer) -> Compared {
             .map(|it| (it["id"].as_str().unwrap().to_owned(), count(it)))
             .collect()
     };
-    // A known artifact stays, even if its confidence is too low for a new artifact.
+    // A known artifact is kept, even if its confidence is too low for a new artifact.
     let found = counts(fixture);
     for (id, count) in counts(&calm) {
         assert_eq!(found.get(&id), Some(&count), "artifact {id}");

@@ -41,7 +41,7 @@ pub struct GrowingSession {
 pub struct Writer {
     pub dice: Random,
     pub now: Timestamp,
-    /// The number of rows, which makes ids and times of changes unique.
+    /// A counter that makes ids and modification times unique.
     rows: i64,
     pub sessions: Vec<GrowingSession>,
 }
@@ -74,7 +74,7 @@ impl GrowingFile {
         self.counts.get("lines").copied().unwrap_or(0)
     }
 
-    /// Returns the counts of the file as it is, with an unfinished line at its end.
+    /// Returns the counts of the file, including an unfinished line at its end.
     pub fn seen(&self) -> Counts {
         let mut counts = self.counts.clone();
         if self.unfinished.is_some() {
@@ -219,7 +219,7 @@ impl Writer {
             .unwrap();
     }
 
-    /// Starts a session, replaces the transcript of one, or extends a file of one.
+    /// Extends a session, which may be new, and sometimes replaces its transcript first.
     pub fn write(&mut self, fixture: &Fixture) {
         let at = self.dice.roll(SESSIONS as u64) as usize;
         if at >= self.sessions.len() {
