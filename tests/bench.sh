@@ -25,7 +25,7 @@ row() {
 }
 ratio() { python3 -c "print(f'{$1 / $2:.2f}')"; }
 export XDG_STATE_HOME="$work/state" XDG_CONFIG_HOME="$work/config" GIT_CONFIG_GLOBAL="$work/gitconfig"
-# The figures are of projects whose settings are written directly.
+# The settings of the measured projects are written without runner, so all folders are trusted.
 export RUNNER_CONFIG__TRUST__PATHS='["/"]'
 # A commit may start garbage collection in the background, which would write while this script cleans up.
 printf '[gc]\n\tauto = 0\n[maintenance]\n\tauto = false\n' > "$work/gitconfig"
@@ -39,7 +39,7 @@ def once(cmd):
         (os.POSIX_SPAWN_OPEN, 1, "/dev/null", os.O_WRONLY, 0), (os.POSIX_SPAWN_OPEN, 2, "/dev/null", os.O_WRONLY, 0)])
     _, status, usage = os.wait4(pid, 0)
     took = time.perf_counter() - began
-    # A command that fails early would look fast.
+    # A command that fails early would appear to be fast.
     if status: sys.exit(f"{label}: {cmd} ended with {os.waitstatus_to_exitcode(status)}")
     return took, usage.ru_maxrss / 1024, usage.ru_utime + usage.ru_stime
 # The arguments: the work, how often it is measured, our command, the peer's name and command, the goal.
@@ -59,8 +59,8 @@ git commit --quiet --allow-empty -m Begin
 "$runner" --quiet init
 "$runner" --quiet night >/dev/null
 sqlite=$(command -v sqlite3)
-# Prepares databases, which needs SQLite 3.43 or newer. BENCH_SQLITE names another program with the same arguments, such
-# as a script that calls `python3 -m apsw`.
+# The program that prepares databases must have SQLite 3.43 or newer. BENCH_SQLITE names another program with the same
+# arguments, such as a script that calls `python3 -m apsw`.
 prepare=${BENCH_SQLITE:-$sqlite}
 select="$sqlite $XDG_STATE_HOME/runner/database.sqlite select(1)"
 python3 "$work/time.py" "tick, nothing due" 50 "$runner --quiet tick" "sqlite3 'select 1'" "$select" ""
@@ -305,7 +305,7 @@ import json, os, statistics, subprocess, sys, time
 took = {"apply": [], "pick": []}
 for n in range(8):
     json.dump({"entries": [f"2026-06-10-143{n}.org"]}, open("rem/manifest.json", "w"))
-    # Runner acts only on entries that its database knows.
+    # Runner acts only on entries that its database contains.
     subprocess.run([sys.argv[1], "--quiet", "lifecycle", "adopt", "--yes"], check=True, stdout=subprocess.DEVNULL)
     for what in took:
         began = time.perf_counter()

@@ -1,8 +1,8 @@
 #!/bin/sh
-# Measures the claims of a fleet on a temporary PostgreSQL server with its usual durability, and beside them the jobs that
-# graphile_worker takes on the same server with as many connections. It installs graphile_worker with npm if it can.
-# A claim of the fleet also reserves a budget at three levels that all claims share; a job of graphile_worker is
-# taken and completed, and reserves nothing.
+# Measures how fast a fleet claims jobs on a temporary PostgreSQL server with the default durability, and how fast
+# graphile_worker completes jobs on the same server with the same number of connections. Installs graphile_worker with
+# npm if possible. A claim of the fleet also reserves budget at three levels that all claims share. A job of
+# graphile_worker is claimed and completed, and reserves nothing.
 # Usage: tests/bench_fleet.sh PATH-TO-THE-EXAMPLE-claims
 set -eu
 claims=$(realpath "$1")

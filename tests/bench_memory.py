@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Measures the memory's hooks as whole processes beside `sqlite3 FILE 'select 1'` on an empty database.
+"""Measures the memory's hooks as whole processes, and `sqlite3 FILE 'select 1'` on an empty database for comparison.
 
     bench_memory.py RUNNER FOLDER [NODES [CALLS]]
 
-Called by bench.sh. Imports NODES nodes (default 100,000) of random words from a vocabulary with the usual skew, one in
-a hundred of them in a tier. Prints the median and the 99th percentile of each hook in milliseconds, and the median of
-the processor time, which the load of the host changes less. The calls of both programs alternate.
+Called by bench.sh. Imports NODES nodes (default 100,000) of random words, some of which are much more frequent than
+others, and puts one node in a hundred into a tier. Prints the median and the 99th percentile of each hook's time in
+milliseconds, and the median of its processor time, which depends less on the load of the host. The calls of both
+programs alternate.
 """
 
 import itertools
@@ -51,7 +52,7 @@ def fill(db):
 
 
 def once(line, text):
-    """Returns the time of a process and its processor time, in milliseconds."""
+    """Returns the elapsed time and the processor time of a process, in milliseconds."""
     source, target = os.pipe()
     os.write(target, text)
     os.close(target)
@@ -69,7 +70,7 @@ def main():
     if not os.path.exists(db):
         fill(db)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors", flush=True)
-    # The floor opens its own database, because an older sqlite3 does not support the text index of the memory.
+    # sqlite3 opens a separate database, because an older sqlite3 does not support the text index of the memory.
     empty = os.path.join(FOLDER, "floor.db")
     subprocess.run(["sqlite3", empty, "create table if not exists t (a)"], check=True)
     floor = ["sqlite3", empty, "select 1"]
@@ -93,7 +94,7 @@ def main():
             shown.append(f"{statistics.median(walls):.2f} (p99 {last:.2f}, processor {statistics.median(used):.2f})")
         limit = 1.5 * statistics.median(wall for wall, _ in theirs) + 1
         print(f"hook {hook} on {NODES} nodes: {shown[0]} ms against {shown[1]} ms of sqlite3 'select 1'; "
-              f"1.5 times that and 1 ms is {limit:.2f} ms", flush=True)
+              f"1.5 times that plus 1 ms is {limit:.2f} ms", flush=True)
 
 
 main()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints `file:line: word: text` and fails for every word of `words.txt` in *.rs and *.md, except in the allow list.
+"""Prints each match of a rule in `words.txt` in *.rs and *.md outside the allow list, and fails if there is one.
 
     check_words.py [TREE] [--counts] [--word NAME]... [--words FILE] [--limit FILE]
 
 `--limit FILE` names a file with lines `name<TAB>count`. The check then fails only if a word has more hits than its
-count, so that a word can be removed step by step (a ratchet). Contract words, fenced code and paths do not count.
+count, so that a word can be removed step by step (a ratchet). Fenced code and inline code are ignored.
 """
 import argparse
 import collections
@@ -17,7 +17,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 # (file prefix, word or `*`, regex for the line or empty, reason)
 ALLOW = [
-    ("CHANGELOG.md", "*", "", "history keeps the words of its time"),
+    ("CHANGELOG.md", "*", "", "the changelog keeps historical terms"),
     ("engine/tests/fixtures/", "*", "", "frozen formats"),
     ("config/demo/", "*", "", "a sample project in its own words"),
     ("jobs/src/sessions/transcript/tests.rs", "*", "", "sentences of other people"),
@@ -114,9 +114,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", nargs="?", default=".")
     parser.add_argument("--words", default=os.path.join(HERE, "words.txt"))
-    parser.add_argument("--word", action="append", help="only this rule")
-    parser.add_argument("--counts", action="store_true", help="print hits per rule and end")
-    parser.add_argument("--limit", help="hits that are still accepted, per rule")
+    parser.add_argument("--word", action="append", help="check only this rule")
+    parser.add_argument("--counts", action="store_true", help="print the number of hits per rule and exit")
+    parser.add_argument("--limit", help="file with the number of accepted hits per rule")
     args = parser.parse_args()
     kinds = {"prose": ("prose",), "text": ("prose", "string"), "code": ("code",), "sentence": ("prose",)}
     wanted = [r for r in rules(args.words) if not args.word or r[0] in args.word]

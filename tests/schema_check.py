@@ -24,7 +24,7 @@ RUNNER = str(pathlib.Path(sys.argv[1]).resolve())
 
 GOOD = {
     "a line of each unit": '[night]\nat = "23:30"\nlength = "1h 30m"\nzone = "Europe/Berlin"\n[day.budget]\nmoney = 2\ntime = "90 minutes"\n',
-    "limits taken away": '[jobs.dream]\nquiet = "none"\nmin_interval = "none"\nmax_load = 1.5\nbackoff = ["0s", "1h"]\nmax_idea_bytes = "2MiB"\n',
+    "removed limits": '[jobs.dream]\nquiet = "none"\nmin_interval = "none"\nmax_load = 1.5\nbackoff = ["0s", "1h"]\nmax_idea_bytes = "2MiB"\n',
     "a job that follows": '[jobs.a]\nkind = "command"\nprogram = "x"\ntrigger = "after dream ends"\nartifacts = [{ from = "a", to = "b" }]\n',
     "nothing": "",
 }
@@ -37,10 +37,10 @@ BAD = {
     "a number as text": '[defaults]\nretries = "2"\n',
     "out of range": "[defaults]\nmin_battery = 101\n",
     "no slots": "[groups.a]\nslots = 0\n",
-    "a mistyped word": '[defaults]\noverlap = "skp"\n',
+    "a mistyped value": '[defaults]\noverlap = "skp"\n',
     "a mistyped trigger": '[jobs.dream]\ntrigger = "nightl"\n',
     "another kind's key": '[jobs.a]\nkind = "command"\nprogram = "x"\nmax_ideas = 3\n',
-    "an artifact without a place": '[jobs.a]\nkind = "command"\nprogram = "x"\nartifacts = [{ from = "a" }]\n',
+    "an artifact without a target": '[jobs.a]\nkind = "command"\nprogram = "x"\nartifacts = [{ from = "a" }]\n',
     "a bad name": '[jobs."a b"]\nkind = "command"\nprogram = "x"\n',
 }
 
@@ -85,7 +85,7 @@ def description(home, folder):
     print(f"description of the API: {len(document['components']['schemas'])} schemas")
 
 
-def houses():
+def situations():
     """Yields situations and their status: empty, working, broken, missing and paused projects."""
     with tempfile.TemporaryDirectory() as folder:
         home = {"HOME": folder, "PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1",
@@ -141,38 +141,38 @@ def main():
     validator = jsonschema.Draft202012Validator(schema)
     default = (ROOT / "config/default.toml").read_text()
     whole = re.sub(r"^# (\[[a-z0-9.-]+\]|[a-z_]+ = .*)$", r"\1", default, flags=re.M)
-    assert whole.count("\n[jobs.") == 12, "the commented examples are found"
+    assert whole.count("\n[jobs.") == 12, "the default file must have one job of each kind"
     good = {**GOOD, "config/default.toml": default, "all of its settings": whole, **dict(examples())}
     wrong = []
     for name, text in good.items():
         found = [error.message for error in validator.iter_errors(tomllib.loads(text))]
         if found:
-            wrong.append(f"{name}: the schema refuses it: {found[0]}")
+            wrong.append(f"{name}: the schema rejects it: {found[0]}")
     for name, text in good.items():
         fine, said = taken_by_runner(text)
         if not fine:
-            wrong.append(f"{name}: runner refuses it: {said}")
+            wrong.append(f"{name}: runner rejects it: {said}")
     for name, text in BAD.items():
         if validator.is_valid(tomllib.loads(text)):
-            wrong.append(f"{name}: the schema takes it")
+            wrong.append(f"{name}: the schema accepts it")
         if taken_by_runner(text)[0]:
-            wrong.append(f"{name}: runner takes it")
-    told = json.loads((ROOT / "config/schemas/status.schema.json").read_text())
-    jsonschema.Draft202012Validator.check_schema(told)
-    told = jsonschema.Draft202012Validator(told)
-    looks = dict(houses())
-    for name, status in looks.items():
-        for error in told.iter_errors(status):
+            wrong.append(f"{name}: runner accepts it")
+    status_schema = json.loads((ROOT / "config/schemas/status.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(status_schema)
+    status_validator = jsonschema.Draft202012Validator(status_schema)
+    statuses = dict(situations())
+    for name, status in statuses.items():
+        for error in status_validator.iter_errors(status):
             wrong.append(f"status, {name}: {error.json_path}: {error.message}")
-    assert looks["with a daemon"]["daemon"]["pid"] and looks["after a night with a failure"]["projects"][0]["failmarks"]
-    assert looks["stopped, queued and paused"]["projects"][0]["stopped"] and looks["gone"]["projects"][0]["trouble"]
-    unknown = {**looks["gone"], "projekts": []}
-    missing = {key: value for key, value in looks["gone"].items() if key != "ticks"}
+    assert statuses["with a daemon"]["daemon"]["pid"] and statuses["after a night with a failure"]["projects"][0]["failmarks"]
+    assert statuses["stopped, queued and paused"]["projects"][0]["stopped"] and statuses["gone"]["projects"][0]["trouble"]
+    unknown = {**statuses["gone"], "projekts": []}
+    missing = {key: value for key, value in statuses["gone"].items() if key != "ticks"}
     for name, changed in {"an unknown field": unknown, "a missing field": missing}.items():
-        if told.is_valid(changed):
-            wrong.append(f"status, {name}: the schema takes it")
-    print(f"status: {len(looks)} situations")
-    print(f"schema: {len(good)} good and {len(BAD)} bad configurations, {len(wrong)} judged wrongly")
+        if status_validator.is_valid(changed):
+            wrong.append(f"status, {name}: the schema accepts it")
+    print(f"status: {len(statuses)} situations")
+    print(f"schema: {len(good)} good and {len(BAD)} bad configurations, {len(wrong)} errors")
     sys.exit("\n".join(wrong) or None)
 
 

@@ -2,7 +2,7 @@
 
 python3 tests/setup_check.py RUNNER [CASES]
 
-Each case is a program and a state folder whose names contain blanks, quotes, %, $, &, <, line breaks and letters of
+Each case is a program and a state folder whose names contain spaces, quotes, %, $, &, <, line breaks and letters of
 many alphabets. The parser must return each text unchanged, or runner must have refused the text with a reason. The
 parsers are systemd's analyzer, plistlib, an XML parser with the rules of the task schema, cron's crontab, and a
 PowerShell grammar. Checks whose parser is not installed are skipped and recorded.
@@ -40,7 +40,7 @@ def name(dice):
 
 
 def cases(dice, folder):
-    """Yields the program and the state folder of each case. Half of the cases contain nothing that all formats refuse."""
+    """Yields the program and the state folder of each case. In half of the cases, every format accepts them."""
     for number in range(CASES):
         tame = number % 2
         def some():
@@ -192,7 +192,7 @@ def main():
                     if files is None:
                         text = program + "\0" * (kind == "systemd" and bool(re.search(r"[\r\n]", state))) + state
                         bad = {"systemd": r"[\ufdd0\0]", "cron": r"[\x00-\x1f\x7f]|\\%", "launchd": r"[\x00-\x08\x0b\x0c\x0e-\x1f]", "task-scheduler": r"[\x00-\x1f\x7f]"}[kind]
-                        assert re.search(bad, text), "refused without need"
+                        assert re.search(bad, text), "refused although the format can represent it"
                     elif kind == "systemd":
                         units.append((number, files, program, state))
                     elif kind == "cron":
@@ -212,15 +212,15 @@ def main():
         judge_tabs(home, tabs)
         judge_scripts(scripts)
     for kind, (taken, refused) in counts.items():
-        print(f"setup: {kind}: {taken} whole, {refused} refused with a reason")
+        print(f"setup: {kind}: {taken} unchanged, {refused} refused with a reason")
         if taken < CASES // 3:
-            wrong.append(f"{kind}: too many were refused to prove anything")
+            wrong.append(f"{kind}: only {taken} cases were accepted")
     print(f"setup: {len(wrong)} wrong, {time.time() - began:.1f} s")
     sys.exit("\n".join(wrong[:20]) or None)
 
 
 def judge_units(folder, units):
-    """Splits the lines by the manual's rules, and checks the units with systemd, many at once because it starts slowly."""
+    """Splits the lines by the manual's rules. systemd-analyze starts slowly, so it checks many units at once."""
     folder.mkdir()
     for number, files, program, state in units:
         line = re.search(r"^ExecStart=:(.*)$", files["runner-tick.service"], re.M)[1]
@@ -248,7 +248,7 @@ def judge_units(folder, units):
     (folder / "bad2.timer").write_text("[Timer]\nOnCalendar=nonsense\n")
     for bad in ("./bad.service", "./bad2.timer"):
         if verify([bad]) == (0, []):
-            wrong.append(f"systemd-analyze takes {bad}: it judges nothing")
+            wrong.append(f"systemd-analyze accepts {bad}")
     print(f"setup: systemd-analyze read {len(names)} units")
 
 
@@ -256,14 +256,14 @@ def judge_tabs(home, tabs):
     """Checks the lines by cron's rule for % and with a shell; as root, also passes them through the real crontab."""
     real = shutil.which("crontab") and os.getuid() == 0
     if not real:
-        skip("crontab" if os.getuid() == 0 else "host", "1 of crontab: it is not installed, or this is not root")
+        skip("crontab" if os.getuid() == 0 else "host", "1 of crontab: crontab is not installed, or this user is not root")
     whole = ""
     for number, line, program, state in tabs:
         match = re.fullmatch(r"([\d,]+) \* \* \* \* (.*)\n", line)
         assert match and match[1] == "0,15,30,45", line
         command = match[2]
         if re.search(r"(?<!\\)%", command):
-            wrong.append(f"cron {number}: an open % in {command!r}")
+            wrong.append(f"cron {number}: an unescaped % in {command!r}")
         got = shlex.split(command.replace("\\%", "%"))
         if got != [*words(program, state), ">>" + state + "/runner/timer.log", "2>&1"]:
             wrong.append(f"cron {number}: {command!r} is {got!r}")
@@ -281,7 +281,7 @@ def judge_tabs(home, tabs):
             subprocess.run(["crontab", "-u", user, "-r"], check=True)
         else:
             subprocess.run(["crontab", "-u", user, "-"], input=before.stdout, check=True)
-        print(f"setup: crontab took {len(tabs)} lines and returned them")
+        print(f"setup: crontab accepted {len(tabs)} lines and returned them unchanged")
 
 
 def judge_scripts(scripts):
@@ -302,7 +302,7 @@ def judge_scripts(scripts):
         if got != state + "/runner/task-scheduler/runner-tick.xml":
             wrong.append(f"powershell {number}: {got!r}")
     if not parser.parse(b"$file = 'a' 'b\nif (").root_node.has_error:
-        wrong.append("the PowerShell grammar takes anything")
+        wrong.append("the PowerShell grammar accepts invalid input")
     print(f"setup: the PowerShell grammar read {len(scripts)} scripts")
 
 

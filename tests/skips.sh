@@ -1,5 +1,5 @@
 # Functions for checks that need a real program. Source this file after setting `check` to the check's name.
-# Each skipped check is printed. If RUNNER_SKIPS names a file, it is also appended to this file as two columns,
+# Each skipped check is printed. If RUNNER_SKIPS names a file, the check is also appended to that file as two columns,
 # separated by a tab: the missing program (or `host` if this machine cannot run the check), and the reason.
 # shellcheck shell=bash
 
@@ -10,7 +10,7 @@ skip() {
     exit 0
 }
 
-# need PROGRAM...: skips the check unless each program is installed.
+# need PROGRAM...: skips the check unless every program is installed.
 need() {
     local program
     for program in "$@"; do

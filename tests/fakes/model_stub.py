@@ -23,8 +23,8 @@ once:
                    a tool call before the answer; with `plain=1` always the text
 
 `GET /SCENARIO/calls` returns the number of model requests for the scenario. The server exits after SECONDS
-(default 300). With a CERTIFICATE, a file that also contains its key, it serves HTTPS at ADDRESS, which is an address
-of loopback. It must never be reachable from another machine.
+(default 300). With a CERTIFICATE, a file that also contains its key, it serves HTTPS at the loopback address
+ADDRESS. It must never be reachable from another machine.
 """
 
 import json
@@ -41,7 +41,7 @@ CALLS = Counter()
 GUARD = threading.Lock()
 OVER = threading.Event()
 WORDS = "five words from the stub"
-# A tool call, as a name and an input, which a program that imports this one gives as the first answer.
+# A tool call (name and input) that the model makes first, if a program that imports this one sets it.
 TOOL = None
 KINDS = {400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
          429: "rate_limit_error", 529: "overloaded_error"}

@@ -189,7 +189,7 @@ pub const ALL: &[Behaviour] = &[
     ("artifact-huge", "the answer file is a sparse file of one gigabyte", |t| {
         artifact(t, |path| fs::File::create(path)?.set_len(1 << 30));
     }),
-    ("writes-outside", "writes to the target paths", |t| {
+    ("writes-outside", "writes, removes and renames the target paths", |t| {
         for target in targets() {
             let _ = fs::write(&target, "the agent was here\n");
             let _ = fs::write(format!("{target}.new"), "the agent was here\n");

@@ -82,7 +82,7 @@ impl Conversation {
         self.raw(format!("{value}\n").as_bytes());
     }
 
-    /// Writes the first line of a conversation, unless it is already written.
+    /// Writes the first lines of a conversation, unless they are already written.
     pub fn begin(&mut self) {
         if std::mem::replace(&mut self.begun, true) {
             return;
@@ -100,7 +100,7 @@ impl Conversation {
         }
     }
 
-    /// Writes a complete message of the model, with the cost so far.
+    /// Writes a complete message of the model, with its usage if the dialect reports it.
     pub fn message(&mut self, text: &str, count: &Count) {
         self.begin();
         self.messages += 1;

@@ -175,7 +175,7 @@ impl Behaviour {
     pub fn is_in(self, dialect: Dialect) -> bool {
         match self {
             B::CarriageReturns | B::ByteOrderMark => dialect.is_sse(),
-            // Only this dialect has a last event without content.
+            // This dialect's last event, `[DONE]`, is not needed for a complete answer.
             B::NoLastWord => dialect == Dialect::Chat,
             B::CutBeforeTheLastWord => matches!(dialect, Dialect::Chat | Dialect::Messages),
             // Ollama's models can refuse only in their text.

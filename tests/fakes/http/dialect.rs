@@ -31,7 +31,7 @@ pub enum Why {
     Tool,
 }
 
-/// The reported tokens: input, cached input and output.
+/// The reported tokens, if any: input, cached input and output.
 pub type Cost = Option<(i64, i64, i64)>;
 
 /// The cost of a good reply.
