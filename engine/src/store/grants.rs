@@ -51,13 +51,14 @@ impl BudgetStanding {
     /// Returns the amount of each unit that can still be reserved. `None` means that the unit has
     /// no limit.
     pub fn left(&self) -> [Option<u64>; 5] {
+        let (limit, used) = (self.limit(), self.used.plus(self.reserved).array());
+        std::array::from_fn(|unit| limit[unit].map(|limit| limit.saturating_sub(used[unit])))
+    }
+
+    /// Returns the limit of each unit, including the grants. `None` means that the unit has no limit.
+    pub fn limit(&self) -> [Option<u64>; 5] {
         let (cap, more) = (self.level.cap.array(), self.granted.array());
-        let (used, held) = (self.used.array(), self.reserved.array());
-        std::array::from_fn(|unit| {
-            cap[unit].map(|cap| {
-                cap.saturating_add(more[unit]).saturating_sub(used[unit]).saturating_sub(held[unit])
-            })
-        })
+        std::array::from_fn(|unit| cap[unit].map(|cap| cap.saturating_add(more[unit])))
     }
 }
 

@@ -28,7 +28,7 @@ pub struct DryRunRequest<'a> {
     pub key: Option<&'a str>,
     /// Settings of the job that apply to this run only.
     pub settings: Vec<(String, String)>,
-    /// Whether a deferral counts as a normal end.
+    /// Whether a deferral exits with code 0.
     pub deferral_is_normal: bool,
 }
 
@@ -132,8 +132,11 @@ fn all(
         queue.extend(stage.ready(night.id)?);
     }
     let used: Amounts = stage.store.account("night", &night.id.0.to_string())?;
-    let account =
-        RemainingBudget { label: format!("night {}", night.name), cap: settings.budget, used };
+    let account = RemainingBudget {
+        label: format!("night {}", night.name),
+        limit: settings.budget.array(),
+        used,
+    };
     Ok((night.name, all, account))
 }
 

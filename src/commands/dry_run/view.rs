@@ -183,7 +183,7 @@ fn budget_json(budget: Budget) -> Value {
 
 fn left_json(left: &RemainingBudget) -> Value {
     let used = left.used.array();
-    let over = UNITS.iter().zip(left.cap.array()).zip(used);
+    let over = UNITS.iter().zip(left.limit).zip(used);
     let over = over.filter_map(|((unit, cap), used)| {
         let cap = cap?;
         let left = cap.saturating_sub(used);
@@ -325,7 +325,7 @@ fn dollars(micros: u64) -> String {
 
 fn left(level: &RemainingBudget) -> String {
     let used = level.used.array();
-    let caps = UNITS.iter().zip(level.cap.array()).zip(used);
+    let caps = UNITS.iter().zip(level.limit).zip(used);
     let parts: Vec<String> = caps
         .filter_map(|((unit, cap), used)| {
             let cap = cap?;

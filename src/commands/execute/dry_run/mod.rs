@@ -135,7 +135,7 @@ impl<'h> DryRunStore<'h> {
         charge: Charge,
         reported: &mut DryRun,
     ) -> Result<(), NotAdmitted> {
-        let held = self.look_at_locks(setting);
+        let held = self.check_locks(setting);
         self.settle_stale_runs(setting, reported)?;
         let input = AdmissionInput::of(&self.store, setting, Purpose::DryRun)?;
         let backend = &input.backends.first;
@@ -154,10 +154,11 @@ impl<'h> DryRunStore<'h> {
             .then(|| WriteScope::of(&setting.here.root, &input.sandbox_start.sandbox));
         reported.backend = Some(described);
         for level in &input.levels {
+            let standing = self.store.standing(level, self.now)?;
             reported.levels.push(RemainingBudget {
                 label: level.label.clone(),
-                cap: level.cap,
-                used: self.store.account(level.level, &level.key)?,
+                limit: standing.limit(),
+                used: standing.used.plus(standing.reserved),
             });
         }
         if let Some(until) = input.facts.paused_until.filter(|until| *until > self.now) {
@@ -249,7 +250,7 @@ impl<'h> DryRunStore<'h> {
     }
 
     /// Checks that both locks are free.
-    fn look_at_locks(&self, setting: &ResolvedRun<'_>) -> Result<(), NotAdmitted> {
+    fn check_locks(&self, setting: &ResolvedRun<'_>) -> Result<(), NotAdmitted> {
         if let Some(path) = contract_lock_path(setting)? {
             ContractLock::inspect(&path, self.now).map_err(|it| not_ours(setting, it))?;
         }

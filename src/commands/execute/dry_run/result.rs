@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct DryRun {
     pub row: RunRow,
     pub stands: DryRunOutcome,
-    /// The backend that would be called first.
+    /// The backend that would be called first; `None` if the run is declined before the choice.
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
@@ -100,7 +100,8 @@ pub enum DryRunOutcome {
 
 pub struct RemainingBudget {
     pub label: String,
-    pub cap: Budget,
+    /// The limit of each unit, including grants, or `None` if it has none.
+    pub limit: [Option<u64>; 5],
     /// The amounts spent or reserved.
     pub used: Amounts,
 }
