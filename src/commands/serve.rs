@@ -11,8 +11,9 @@ use crate::web::{Bound, Server, open_page, settings};
 
 /// Serve pages and an API: what ran, what is due, what needs a decision
 ///
-/// Without --open and --listen, only the API is served, on a Unix socket that only you can use. The
-/// pages require a login. The login code is in a file that only you can read.
+/// Without --open and without an address for the pages, only the API is served, on a Unix socket
+/// that only you can use. The pages require a login. The login code is in a file that only you can
+/// read.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner serve --open")]
 pub struct ServeArgs {
@@ -51,7 +52,12 @@ impl ServeArgs {
             if let Some(address) = address {
                 cli.ui.info(&format!("the pages are served at http://{address}/"));
                 if self.open {
-                    report::open(&open_page(cli.env, address)?, cli.ui)?;
+                    // The server continues if no browser can be started.
+                    let opened = open_page(cli.env, address)
+                        .and_then(|page| report::open(&page, cli.ui));
+                    if let Err(failure) = opened {
+                        show::complain(&failure.message());
+                    }
                 } else {
                     cli.ui.info("to log in: runner serve --open, or type the code in the file that the page names");
                 }
@@ -66,7 +72,8 @@ impl ServeArgs {
         ended.map(|()| Exit::Done)
     }
 
-    /// Opens the pages of the process that is already serving.
+    /// Opens the pages of the process that is already serving. Returns an error without `--open`,
+    /// or if that process serves no pages.
     fn open_elsewhere(
         &self,
         cli: &Cli<'_>,
