@@ -196,7 +196,7 @@ fn failure_and_recovery_are_each_delivered_once() {
     assert_eq!(over["kinds"], serde_json::json!(["failure", "breaker"]));
     deliver(&fixture);
     server.heard_nothing();
-    run(&fixture, &["alerts"]).ends(0).expect_text("no open alerts");
+    run(&fixture, &["alerts"]).ends(0).expect_text("no alerts");
     let log = fs::read(fixture.state().join("database.sqlite")).unwrap();
     assert!(!String::from_utf8_lossy(&log).contains("s3cr3t-hook-key"));
 }
@@ -343,7 +343,7 @@ fn acknowledged_alert_is_not_repeated() {
     deliver(&fixture);
     server.heard_nothing();
     run(&fixture, &["jobs", "reset", "bad"]).ends(0);
-    run(&fixture, &["alerts"]).ends(0).expect_text("no open alerts");
+    run(&fixture, &["alerts"]).ends(0).expect_text("no alerts");
     fail(&fixture);
     assert_eq!(
         server.next_request().json()["what"],

@@ -98,8 +98,7 @@ impl Alert {
         }
     }
 
-    /// Describes the state of the alert.
-    fn stands(&self) -> String {
+    fn describe_state(&self) -> String {
         if let Some(end) = &self.ended {
             return match end.recovered {
                 true => end.by.clone(),
@@ -131,7 +130,7 @@ pub(in crate::commands) struct Alerts(Vec<Alert>);
 impl View for Alerts {
     fn print(&self, _ui: Ui) {
         if self.0.is_empty() {
-            return show::out("no open alerts\n");
+            return show::out("no alerts\n");
         }
         let mut rows = vec![show::row(["alert", "job", "kind", "since", "count", "state"])];
         rows.extend(self.0.iter().map(|alert| {
@@ -141,7 +140,7 @@ impl View for Alerts {
                 alert.kind,
                 &show::format_time(alert.raised),
                 &alert.count.to_string(),
-                &alert.stands(),
+                &alert.describe_state(),
             ])
         }));
         show::out(&show::table(&rows));
@@ -158,7 +157,7 @@ impl View for Alert {
             ["last", &show::format_time(self.last)],
             ["count", &self.count.to_string()],
             ["why", &safe::line(&self.why)],
-            ["state", &self.stands()],
+            ["state", &self.describe_state()],
         ]
         .map(show::row)
         .to_vec();
@@ -172,7 +171,7 @@ impl View for Alert {
 impl AlertMessage {
     fn describe_delivery(&self) -> String {
         let tries = show::count(u64::from(self.tries), "time");
-        let stands = match self.state {
+        let state = match self.state {
             MessageState::Waiting if self.tries == 0 => "not sent yet".to_owned(),
             MessageState::Waiting => format!(
                 "tried {tries}, next attempt at {}: {}",
@@ -185,7 +184,7 @@ impl AlertMessage {
             }
             MessageState::Withdrawn => "withdrawn".to_owned(),
         };
-        format!("{} ({}): {stands}", self.what, self.id)
+        format!("{} ({}): {state}", self.what, self.id)
     }
 }
 
@@ -205,7 +204,7 @@ impl ListArgs {
                     found.push(Alert::new(alert, messages));
                 }
             }
-            // Without a database there are no alerts, so only the folder is checked.
+            // Without a database there are no alerts, but a missing project is still an error.
             None if !self.all => drop(LoadedProject::load(cli.env, cli.here)?),
             None => {}
         }

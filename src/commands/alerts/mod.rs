@@ -5,6 +5,7 @@ pub(super) mod ack;
 pub(super) mod list;
 mod test;
 
+use clap::builder::NonEmptyStringValueParser;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{AlertRow, AlertSelection, Store};
@@ -34,6 +35,7 @@ enum AlertsCommand {
     #[command(after_help = "Example: runner alerts show 01KA5V7Q4B")]
     Show {
         /// The alert's id, or an unambiguous prefix of it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         alert: String,
     },
     /// Send a message now, through one channel or all channels of the project; exit code 69 if a
@@ -49,6 +51,7 @@ enum AlertsCommand {
     Ack {
         /// The alert's id, an unambiguous prefix of it, or a job of the project for all its open
         /// alerts
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         alert: String,
     },
 }

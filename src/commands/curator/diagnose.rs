@@ -23,7 +23,7 @@ struct Diagnosis {
     /// `wrong` if the curator does not work, `note` if it works with limitations.
     level: &'static str,
     what: String,
-    /// The command that fixes the finding.
+    /// The command that fixes the problem.
     hint: String,
 }
 

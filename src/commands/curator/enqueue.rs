@@ -26,10 +26,10 @@ pub struct EnqueueArgs {
     /// The file that the job is about, such as a note or a transcript
     #[arg(long, value_name = "PATH")]
     source: Option<PathBuf>,
-    /// The first line of the source, counting from 1
+    /// The first line of the source to process, counting from 1
     #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
     chunk_start: Option<u64>,
-    /// The last line of the source
+    /// The last line of the source to process
     #[arg(long, value_name = "N", requires = "source", value_parser = clap::value_parser!(u64).range(1..))]
     chunk_end: Option<u64>,
     /// The priority; jobs with a higher priority start first
@@ -74,7 +74,7 @@ impl EnqueueArgs {
                 "--kind {kind}: [curator] kinds lists only {}",
                 words.join(", ")
             ))
-            .hint("runner config show curator.kinds"));
+            .hint("runner config get curator.kinds"));
         }
         if known == CuratorJobKind::IngestClaudeSession && source.is_none() {
             let what = format!("--kind {kind} needs --source, the path of the transcript");
@@ -97,7 +97,7 @@ impl EnqueueArgs {
     }
 }
 
-/// Returns the absolute path of an existing file. The path must be UTF-8.
+/// Returns the canonical path of an existing file. The path must be UTF-8.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;

@@ -1,5 +1,6 @@
 //! `runner curator events`: lists, ends and escalates events.
 
+use clap::builder::NonEmptyStringValueParser;
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::events::{self as book, EventError, EventStatus};
 use runner_jobs::curator::queue::Worker;
@@ -33,12 +34,14 @@ enum EventsCommand {
     #[command(after_help = "Example: runner curator events show 0123abcd")]
     Show {
         /// The event's id, or an unambiguous prefix or suffix of it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         event: String,
     },
     /// Mark an event as over; none of its remaining budget is spent
     #[command(after_help = "Example: runner curator events ack 0123abcd --note 'fixed'")]
     Ack {
         /// The event's id, or an unambiguous prefix or suffix of it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         event: String,
         /// The reason
         #[arg(long)]
@@ -48,6 +51,7 @@ enum EventsCommand {
     #[command(after_help = "Example: runner curator events escalate 0123abcd")]
     Escalate {
         /// The event's id, or an unambiguous prefix or suffix of it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         event: String,
     },
 }

@@ -39,7 +39,8 @@ pub struct CuratorStanding {
     pub vault: Folder,
     /// The number of files in each folder of the queue.
     pub queue: Depths,
-    /// The number of jobs that may still start within the hourly cap.
+    /// The number of jobs that may still start within the hourly cap; `None` if the record of
+    /// starts cannot be read.
     pub left_this_hour: Option<u32>,
     /// The worker's status from `logs/status.json`.
     pub status: Option<Value>,
@@ -52,7 +53,7 @@ pub struct CuratorStanding {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Configured {
-    /// The program that runs the model.
+    /// The kind or the name of the backend that runs the model.
     pub engine: String,
     pub model: String,
     /// The address of the engine.
@@ -61,7 +62,7 @@ pub struct Configured {
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
-    /// Whether the schedule never starts the job.
+    /// Whether the job runs only manually.
     #[serde(skip)]
     pub manual: bool,
     /// The job's backend.
@@ -69,7 +70,7 @@ pub struct Configured {
     /// Maximum number of jobs that may start within 60 minutes.
     pub hourly_cap: u32,
     pub kinds: Vec<&'static str>,
-    /// Whether the engine is one that runner supports, or the name of a configured backend.
+    /// Whether the engine is a kind that runner supports or the name of a configured backend.
     pub engine_known: bool,
 }
 
@@ -79,7 +80,7 @@ pub struct Folder {
     /// The path as configured.
     pub path: String,
     pub usable: bool,
-    /// The reason why the folder cannot be used.
+    /// The reason why the folder cannot be used; `None` if it is usable.
     pub why: Option<String>,
 }
 

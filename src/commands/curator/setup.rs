@@ -56,7 +56,7 @@ impl SetupArgs {
 /// Adds a curator job with default settings that runs only manually.
 ///
 /// # Errors
-/// Returns an error if the settings cannot be written.
+/// Returns an error if a setting is invalid or the settings cannot be written.
 pub(super) fn add_manual(cli: &Cli<'_>, project: &LoadedProject) -> Result<LoadedProject, Failure> {
     let mut wanted = settings(project);
     for (key, value) in &mut wanted {

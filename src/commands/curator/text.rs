@@ -67,7 +67,7 @@ pub fn health(health: &OllamaHealth) -> String {
     match health {
         OllamaHealth::Ready { version } => format!("ready (version {version})"),
         OllamaHealth::ModelMissing { version, models } => format!(
-            "version {version}, but the model is missing; it has {}",
+            "version {version}, but the model is missing; installed models: {}",
             match models.as_slice() {
                 [] => "none".to_owned(),
                 models => models.iter().take(5).map(String::as_str).collect::<Vec<_>>().join(", "),

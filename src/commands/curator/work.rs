@@ -40,7 +40,8 @@ fn chosen<'a>(project: &'a LoadedProject, name: Option<&'a str>) -> Result<&'a s
         .hint("runner curator status"))
 }
 
-/// Process the queue with runs of the curator job, until it is empty or the hourly cap is reached
+/// Process the queue with runs of the curator job, until the queue is empty or the hourly cap is
+/// reached
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner curator work --once")]
 pub struct WorkArgs {

@@ -1,5 +1,6 @@
 //! `runner sessions artifacts`: lists artifacts, and records the user's decisions about them.
 
+use clap::builder::NonEmptyStringValueParser;
 use runner_engine::files::{DOCUMENT, read_text_host};
 use runner_engine::outcome::Exit;
 use runner_jobs::sessions::artifact::Artifact;
@@ -26,7 +27,7 @@ enum ArtifactsCommand {
     /// Show one artifact with its evidence
     #[command(after_help = "Example: runner sessions artifacts show 0123abcd")]
     Show(Wanted),
-    /// Replace the text of an artifact with the contents of a file; its counts are kept
+    /// Replace the text of an artifact with the contents of a file; the artifact's counts are kept
     #[command(after_help = "Example: runner sessions artifacts edit 0123abcd new.json")]
     Edit {
         #[command(flatten)]
@@ -54,6 +55,7 @@ enum ArtifactsCommand {
 #[derive(Debug, clap::Args)]
 struct Wanted {
     /// The artifact's id, or an unambiguous prefix of it
+    #[arg(value_parser = NonEmptyStringValueParser::new())]
     id: String,
 }
 

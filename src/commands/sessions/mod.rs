@@ -9,6 +9,7 @@ mod show;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
 use runner_jobs::Kind as _;
 use runner_jobs::sessions::sources::SourcePlaces;
@@ -37,6 +38,7 @@ enum SessionsCommand {
     #[command(after_help = "Example: runner sessions show")]
     Show {
         /// The session's id, or an unambiguous prefix of it [default: the newest one]
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
         session: Option<String>,
     },
     /// Analyze the idle sessions with new events, or one session now

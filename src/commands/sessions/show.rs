@@ -90,7 +90,7 @@ fn page(record: &SessionRecord) -> String {
     page + &findings(record)
 }
 
-/// Formats the findings about the tasks, one per line.
+/// Formats the findings and the active files, one per line.
 fn findings(record: &SessionRecord) -> String {
     let mut page = String::new();
     let mut row = |name: &str, value: String| {
