@@ -27,7 +27,8 @@ pub struct GrantArgs {
     /// The amounts to add: calls=N, tokens=N, money=DOLLARS, time=DURATION, ideas=N
     #[arg(required = true, value_name = "UNIT=AMOUNT")]
     amounts: Vec<String>,
-    /// Only until this time, in the format of `enqueue --at` [default: as long as the budget]
+    /// End the addition at this time, in the format of `enqueue --at` [default: the end of the
+    /// budget's period]
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
     /// The reason for the grant
@@ -202,8 +203,9 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .ok()
                 .filter(|dollars| dollars.is_finite() && *dollars > 0.0 && *dollars <= 1e6)
                 .map(|dollars| (dollars * 1e6).round() as u64)
+                .filter(|micros| *micros > 0)
                 .ok_or_else(|| {
-                    wrong("expected an amount in dollars, greater than zero and at most a million")
+                    wrong("expected an amount in dollars, from $0.000001 to a million")
                 })?,
             3 => values::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
             _ => value
@@ -212,6 +214,9 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .filter(|count| *count > 0 && *count <= 1_000_000_000_000)
                 .ok_or_else(|| wrong("expected a whole number greater than zero"))?,
         };
+        if sum[unit] != 0 {
+            return Err(wrong("this unit is given twice"));
+        }
         sum[unit] = amount;
     }
     Ok(Amounts::from_array(sum))
