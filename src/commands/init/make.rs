@@ -2,6 +2,7 @@
 //! call writes nothing.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use runner_engine::error_chain::whole;
@@ -19,7 +20,7 @@ use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
 use crate::ui::Failure;
 
-/// The folders of a project, and whether git ignores them.
+/// The folders of a project, each with whether it gets a line in `.git/info/exclude`.
 const FOLDERS: &[(&str, bool)] =
     &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 
@@ -282,7 +283,9 @@ fn carry_out(root: &Path, what: InitAction) -> Result<(), Failure> {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder).map_err(|error| Failure::not_written(&path, error))?;
             }
-            write_atomic(&path, &text, 0o644)
+            // A file that the user has made private stays private.
+            let mode = fs::metadata(&path).map_or(0o644, |data| data.mode() & 0o777);
+            write_atomic(&path, &text, mode)
                 .map_err(|error| Failure::not_written(&path, whole(&error)))
         }
     }

@@ -71,7 +71,7 @@ impl InitArgs {
         cli.ui.show(&InitSummary::of(cli.env, &project, written, found, privacy)?);
         if !project.trust.holds() && !cli.ui.json {
             cli.ui
-                .info("its settings come from the repository; no job runs before you accept them:");
+                .info("the settings come from the repository; no job runs before you accept them:");
             trust::review(cli, &mut project, self.yes)?;
         }
         Ok(Exit::Done)
