@@ -50,7 +50,7 @@ pub(super) struct DeltaArgs {
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The answer is a JSON array of proposals. It is checked like the answer of a backend, by one run of the \
-                  dream job. An idea that has changed since the request stays selected.\n\n\
+                  dream job. An idea that has changed since the request remains selected for the next pass.\n\n\
                   Example: runner dream submit answer.json --request \"$(jq -r .id request.json)\""
 )]
 pub(super) struct SubmitArgs {
@@ -69,13 +69,14 @@ pub(super) struct SubmitArgs {
 struct DeltaView<'a> {
     schema_version: u32,
     job: &'a str,
-    /// The id of the request, or null if a pass would make no request.
+    /// The id of the request, or `None` if a pass would make no request.
     id: Option<&'a str>,
     /// The ideas in the request, with the SHA-256 digests of their contents.
     ideas: BTreeMap<&'a str, Digest>,
-    /// The request, or null if a pass would make none.
+    /// The request, or [`Value::Null`] if a pass would make none.
     request: Value,
-    /// The reason why a pass would make no request.
+    /// The outcome of a pass that would make no request, with the reason; `None` if there is a
+    /// request.
     outcome: Option<Outcome>,
 }
 
@@ -229,7 +230,12 @@ impl SubmitArgs {
         let bytes = match is_stdin {
             true => {
                 let mut bytes = Vec::new();
-                io::stdin().take(DOCUMENT).read_to_end(&mut bytes).map(|_| bytes)
+                io::stdin().take(DOCUMENT + 1).read_to_end(&mut bytes).and_then(|length| {
+                    match length as u64 > DOCUMENT {
+                        true => Err(io::Error::other(format!("it has more than {DOCUMENT} bytes"))),
+                        false => Ok(bytes),
+                    }
+                })
             }
             false => read_host(&file, DOCUMENT),
         };

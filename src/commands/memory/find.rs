@@ -64,7 +64,7 @@ fn select(
 /// Fields: type: tag: text: id: since: created: updated: tokens: project: has: from: to:. NOT binds
 /// tighter than AND, and AND tighter than OR; adjacent terms are joined by AND. tag:auth also
 /// matches the part of a tag after its last colon. Times are 2026-01-31, 2026-01-31T08:00:00Z, 12h,
-/// 7d or 2w, and may follow <, <=, > or >=. has: takes summary, tags, tier, edges, project or
+/// 7d or 2w, and may follow <, <=, > or >=. has: accepts summary, tags, tier, edges, project or
 /// superseded.
 #[derive(Debug, clap::Args)]
 #[command(

@@ -17,8 +17,8 @@ const NAMES: [&str; 5] = ["session-start", "prompt-submit", "stop", "session-end
 
 type Fields<'t> = BTreeMap<String, &'t RawValue>;
 
-/// Returns the file's contents with the entries inserted, and the inserted strings. A missing file
-/// counts as empty.
+/// Returns the file's contents with the entries inserted, and the inserted strings. If the contents
+/// are blank, returns a new file that contains only the entries.
 ///
 /// # Errors
 /// Returns an error if the contents are not a JSON object, or if `hooks` has an unexpected
@@ -61,12 +61,12 @@ pub fn is_complete(text: &str, entries: &HookEntries) -> bool {
     let has = |(event, entry): &(&str, Value)| {
         settings["hooks"][*event].as_array().is_some_and(|list| list.contains(entry))
     };
-    // The hooks of a program with another name are not recognized, so they do not count.
+    // The hooks of a program with another name are not recognized, so they are not counted.
     let own = entries.iter().map(|(_, entry)| own_in(entry)).sum::<usize>();
     entries.iter().all(has) && own_hooks(text).is_ok_and(|found| found.len() == own)
 }
 
-/// Returns the positions in the file of the hooks that call runner's memory hooks.
+/// Returns the positions in the settings of the hooks that call runner's memory.
 ///
 /// # Errors
 /// Returns an error if the contents are not JSON.
@@ -84,7 +84,7 @@ pub fn own_hooks(text: &str) -> Result<Vec<String>, String> {
     Ok(out)
 }
 
-/// Returns how many of an entry's hooks call runner's memory hooks.
+/// Returns how many of an entry's hooks call runner's memory.
 fn own_in(entry: &Value) -> usize {
     entry["hooks"].as_array().into_iter().flatten().filter(|hook| is_own(hook)).count()
 }

@@ -17,9 +17,9 @@ use crate::env;
 use crate::hooks::scope;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The text of the skill. `NAME` stands for its name.
+/// The text of the skill. `NAME` is replaced with the skill's name.
 const SKILL: &str = include_str!("skill.md");
-/// The name of the file, kept beside the store, that records what was inserted.
+/// The name of the file, kept beside the store, that records the inserted strings.
 const RECORD: &str = "install.json";
 /// The hooks: the host's event, the name of runner's hook, and the host's time limit in seconds.
 const HOOKS: [(&str, &str, u32); 5] = [
@@ -349,7 +349,8 @@ fn entries(name: HostName) -> Result<HookEntries, Failure> {
     Ok(HOOKS.map(hook).into())
 }
 
-/// Returns the path of the skill, which is named `ctx` unless another program uses that name.
+/// Returns the path of the skill, which is named `ctx` unless another program has a skill of that
+/// name or a store.
 fn skill_file(home: &Path, location: &Location) -> PathBuf {
     let usual = home.join("skills/ctx/SKILL.md");
     let taken = read(&usual).map_or(true, |text| !text.is_empty() && !is_own_skill(&text));

@@ -256,7 +256,8 @@ fn cannot_read(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Returns the Markdown files in a folder and its subfolders, sorted. Links are not followed.
+/// Returns the Markdown files in a folder and its subfolders, sorted. Hidden subfolders are
+/// skipped, and links are not followed.
 fn markdown_files(folder: &Path) -> Vec<PathBuf> {
     let mut out = Vec::new();
     let mut open = vec![folder.to_owned()];

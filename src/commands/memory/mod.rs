@@ -1,7 +1,7 @@
 //! `runner memory`: manages the notes that coding sessions leave for later sessions.
 //!
-//! All commands except `runner memory model` open the same store as the hooks. No command may call
-//! a model.
+//! Without `--db`, all commands except `runner memory model` open the same store as the hooks. No
+//! command may call a model.
 
 mod find;
 mod host_file;

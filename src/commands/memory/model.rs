@@ -23,7 +23,7 @@ pub struct ModelArgs {
 
 #[derive(Debug, clap::Subcommand)]
 enum ModelCommand {
-    /// Make the model from a folder with model.safetensors, config.json and vocab.txt
+    /// Build the model from a folder with model.safetensors, config.json and vocab.txt
     ///
     /// The sentence model must have the BERT architecture, like all-MiniLM-L6-v2. The command requires a runner built
     /// with the feature `minilm`, and takes a minute or two.

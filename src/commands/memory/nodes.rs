@@ -11,6 +11,9 @@ use serde::Serialize;
 use super::{MemoryCli, NodeView};
 use crate::ui::{Failure, Ui, View, show};
 
+/// Maximum size of a text on standard input, in bytes.
+const LARGEST: u64 = 16 << 20;
+
 /// Maximum depth of a trace.
 const DEEPEST: usize = 20;
 
@@ -20,9 +23,14 @@ pub(super) fn content(text: &str) -> Result<String, Failure> {
         return Ok(text.to_owned());
     }
     let mut read = String::new();
-    let input = io::stdin().lock().take(16 << 20).read_to_string(&mut read);
-    input.map_err(|error| Failure::data(format!("standard input: {error}")))?;
-    Ok(read)
+    let input = io::stdin().lock().take(LARGEST + 1).read_to_string(&mut read);
+    match input {
+        Ok(length) if length as u64 > LARGEST => {
+            Err(Failure::data(format!("standard input has more than {LARGEST} bytes")))
+        }
+        Ok(_) => Ok(read),
+        Err(error) => Err(Failure::data(format!("standard input: {error}"))),
+    }
 }
 
 fn node_type(text: &str) -> Result<NodeType, String> {
@@ -234,9 +242,9 @@ struct TraceView {
 
 #[derive(Debug, Serialize)]
 struct TracedNode {
-    /// The number of edges from the first node.
+    /// The number of edges between the first node and this one.
     depth: usize,
-    /// The type of the edge that leads here.
+    /// The type of the edge from the previous node; `None` for the first node.
     edge: Option<EdgeType>,
     #[serde(flatten)]
     node: NodeView,
@@ -290,7 +298,7 @@ impl TraceArgs {
 pub struct LinkArgs {
     /// The node where the edge begins
     from: String,
-    /// The node where it ends
+    /// The node where the edge ends
     to: String,
     /// DERIVED_FROM, DEPENDS_ON, SUPERSEDES, RELATES_TO or CHILD_OF
     #[arg(long = "type", value_name = "TYPE", default_value = "RELATES_TO", value_parser = edge_type)]
@@ -311,7 +319,7 @@ impl LinkArgs {
 pub struct UnlinkArgs {
     /// The node where the edge begins
     from: String,
-    /// The node where it ends
+    /// The node where the edge ends
     to: String,
     /// Only the edge of this type
     #[arg(long = "type", value_name = "TYPE", value_parser = edge_type)]
