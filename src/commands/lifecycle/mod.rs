@@ -105,11 +105,17 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
         } else {
             format!("no cycle for the agent {agent:?}")
         };
-        Failure::usage(format!(
-            "this project has {whose}; its cycles belong to the agents {}",
-            agents.join(", ")
-        ))
-        .hint(format!("add --agent {}", agents[0]))
+        let named = agents.iter().map(|name| match *name {
+            "" => "the unnamed agent".to_owned(),
+            name => format!("the agent {name:?}"),
+        });
+        let named: Vec<String> = named.collect();
+        let hint = match agents.iter().find(|name| !name.is_empty()) {
+            Some(name) => format!("add --agent {name}"),
+            None => "omit --agent".to_owned(),
+        };
+        Failure::usage(format!("this project has {whose}; it has cycles of {}", named.join(", ")))
+            .hint(hint)
     })
 }
 
