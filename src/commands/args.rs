@@ -11,7 +11,8 @@ use runner_engine::outcome::Exit;
 
 use crate::ui::Ui;
 
-/// Parses a command line. Prints help or a usage error, and returns its exit code as the error.
+/// Parses a command line. If the parser returns the requested help or a usage error, prints it and
+/// returns its exit code as the error.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     read(line).map_err(|error| {
         // A failure to print is ignored, because the reader may close the pipe at any time.
@@ -39,7 +40,7 @@ pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
 /// A function that adds a command's arguments to its definition.
 type Augment = fn(clap::Command) -> clap::Command;
 
-/// The commands that programs call often.
+/// The commands that other programs call often.
 const FREQUENT: [(&str, Augment); 11] = [
     ("run", super::run::RunArgs::augment_args),
     ("enqueue", super::queue::EnqueueArgs::augment_args),

@@ -34,7 +34,8 @@ pub fn add(
 /// already named `overnight`.
 ///
 /// # Errors
-/// Returns an error if there is neither a project nor a corpus, or if a file cannot be written.
+/// Returns an error if there is neither a project nor a corpus, if a setting is invalid, or if a
+/// file cannot be written.
 pub fn overnight(cli: &Cli<'_>) -> Result<LoadedProject, Failure> {
     if let (Err(_), Ok(root)) = (project::find(cli.here), corpus::find(cli.here)) {
         let (_, written) = init::make(cli.env, &root, IdChoice::Known, Notes::AsTheyAre)?;

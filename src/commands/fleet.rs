@@ -242,7 +242,7 @@ struct FleetStatus {
 struct HostView {
     host: String,
     state: HostState,
-    /// Whether this state folder belongs to the host.
+    /// Whether the host uses this state folder.
     here: bool,
     tags: Vec<String>,
     version: String,
@@ -257,7 +257,7 @@ struct OpenView {
     job: String,
     state: State,
     due: Option<Timestamp>,
-    /// The worker that runs the occurrence.
+    /// The worker that runs the occurrence; `None` if no worker has claimed it.
     worker: Option<String>,
     why: Option<String>,
 }
@@ -265,7 +265,7 @@ struct OpenView {
 #[derive(Debug, Serialize)]
 struct BudgetView {
     level: String,
-    /// The amounts used and reserved, and the limit, by unit.
+    /// The used amount, the reserved amount and the limit of each unit.
     units: BTreeMap<&'static str, (i64, i64, Option<i64>)>,
 }
 

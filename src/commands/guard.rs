@@ -33,15 +33,15 @@ enum GuardCommand {
         after_help = "Example: runner guard write-scope --job dream dreams/state.json .git/config"
     )]
     WriteScope {
-        /// The job's name in runner.toml; the project's dream job if it is not given
+        /// The job's name in runner.toml [default: the project's dream job]
         #[arg(long)]
         job: Option<String>,
         /// The paths, relative to the current folder
         #[arg(required = true)]
         paths: Vec<String>,
     },
-    /// Check that what is written to each path stays out of git's history; exit code 1 if any of it
-    /// might not
+    /// Check that the contents of each path stay out of git's history; exit code 1 if those of any
+    /// path could leak
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Leak {
         /// The paths, relative to the project's folder

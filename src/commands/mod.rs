@@ -133,11 +133,11 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     done
 }
 
-/// The functions that the web server uses to run commands.
+/// The functions that the web server uses to run commands and to describe their output.
 const COMMANDS: web::Commands = (call, answers::answer);
 
-/// Runs a command inside this process and captures its output. `words` are its arguments without
-/// the program name, and `folder` is where it looks for its project.
+/// Runs a command inside this process and captures its output. `words` are the command's arguments
+/// without the program name, and `folder` is a folder in the command's project.
 ///
 /// The command must not wait for anything, and must not start a run.
 pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledCommand {
@@ -156,7 +156,7 @@ pub fn call(home: &Env, folder: Option<&Path>, words: &[String]) -> CalledComman
         if matches!(args.command, Command::Memory(_)) && !hooks::scope::exists() {
             return Err(Failure::data("there is no memory yet").hint("runner memory install"));
         }
-        // Outside a project, a command covers all projects.
+        // No project contains the state folder, so without `folder`, a command covers all projects.
         let home = Env { here: home.state.clone(), ..home.clone() };
         let home = home.with(&[], reach(&args.command).unwrap_or_default())?;
         let done = dispatch(&args, &home);

@@ -70,8 +70,8 @@ pub fn with_steps(
     let closes = now.saturating_add(settings.length).unwrap_or(now);
     let night = store.open_night(&project.id, &civil_date(now, &settings.zone), now, closes)?;
     manner.ui.info(&format!("night {}", night.name));
-    // All jobs are recorded before the first one starts: if this process dies, the next tick runs
-    // the rest. A job that follows another job is recorded when that job has finished.
+    // All due jobs are recorded before the first one starts: if this process dies, the next tick
+    // runs the rest. A job that follows another job is recorded when that job has finished.
     let mut queue = VecDeque::new();
     for (name, kind) in due {
         let more = steps.iter().find(|(step, _)| *step == name);
@@ -288,8 +288,8 @@ impl View for RunAndNight<'_> {
     }
 }
 
-/// A night in which nothing is due. Such a night is not opened, so it has no report and does not
-/// count as missed.
+/// A night in which nothing is due. Such a night is not opened, so it has no report and is not
+/// recorded as missed.
 #[derive(Debug, Serialize)]
 struct NothingDue {
     night: Option<String>,

@@ -27,7 +27,7 @@ pub struct PauseArgs {
     /// Pause everything, in all projects
     #[arg(long, conflicts_with = "job")]
     all: bool,
-    /// Until this time, in the format of `enqueue --at` [default: until `runner resume`]
+    /// Pause until this time, in the format of `enqueue --at` [default: until `runner resume`]
     #[arg(long, value_name = "WHEN")]
     until: Option<String>,
 }
@@ -45,7 +45,7 @@ pub struct ResumeArgs {
     all: bool,
 }
 
-/// Whether a job is paused after the command, or whether all jobs are.
+/// The pause of one job, or of all jobs, after the command.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(in crate::commands) struct PauseState {
     /// The job; `None` for all jobs.
@@ -165,8 +165,8 @@ pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
 }
 
 /// Returns the job's row, updated from the project's files, and the project. If the files cannot be
-/// read, returns the stored row, so the job can still be paused. The job may no longer exist in the
-/// configuration.
+/// read, returns only the stored row, so that the job can still be paused. The job may no longer
+/// exist in the configuration.
 fn of_job(
     cli: &Cli<'_>,
     store: &mut Store,

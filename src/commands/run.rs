@@ -50,7 +50,7 @@ pub struct AwakeFlags {
     /// Keep the machine awake while the job runs, regardless of keep_awake
     #[arg(long, conflicts_with = "no_keep_awake")]
     pub keep_awake: bool,
-    /// Let the machine go to sleep while the job runs, regardless of keep_awake
+    /// Let the machine sleep while the job runs, regardless of keep_awake
     #[arg(long)]
     pub no_keep_awake: bool,
 }
@@ -96,14 +96,14 @@ pub(super) struct ManualRun {
     pub manner: SpawnMode,
     /// Whether to print the run's log during the run.
     pub follow: bool,
-    /// Whether a deferral counts as a normal completion.
+    /// Whether a deferral exits with code 0.
     pub deferral_is_normal: bool,
     /// Settings of the job that apply to this run only.
     pub settings: Vec<(String, String)>,
 }
 
 impl ManualRun {
-    /// Creates options for a run that is not followed and for which a deferral counts as a failure.
+    /// Creates options for a run that is not followed and whose deferral exits with code 75.
     pub(super) fn new(cli: &Cli<'_>, settings: Vec<(String, String)>) -> Self {
         Self { manner: cli.spawn_mode(), follow: false, deferral_is_normal: false, settings }
     }

@@ -63,7 +63,7 @@ impl Failure {
         matches!(source, Some(MemoryError::Damaged { .. }))
     }
 
-    /// Discards the cause, so that damage in a copy does not count as damage to the database.
+    /// Discards the cause, so that a damaged copy is not reported as a damaged database.
     pub fn of_a_copy(mut self) -> Self {
         self.source = None;
         self

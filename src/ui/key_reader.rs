@@ -1,5 +1,4 @@
-//! Reads single keys from standard input, alongside output that is not full-screen. This module
-//! must never print.
+//! Reads single keys from standard input. This module must never print.
 
 use std::io;
 
@@ -26,8 +25,8 @@ impl KeyReader {
         Some(Self { keys: Keys::default() })
     }
 
-    /// Reads the available keys and returns the last of them, or [`Input::Resized`] if there are
-    /// none. Returns [`Input::Stop`] if the terminal is gone.
+    /// Reads the available keys and returns the last of them. Returns [`Input::Resized`] if there
+    /// is none or the last one requests a repaint, and [`Input::Stop`] if the terminal is gone.
     pub fn read(&mut self) -> Input {
         let mut bytes = [0; 1024];
         match rustix::io::read(io::stdin(), &mut bytes) {

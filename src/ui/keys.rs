@@ -9,7 +9,7 @@
 //!
 //! This module must never perform I/O.
 
-/// Decodes keys, and stores an incomplete sequence until its next bytes arrive.
+/// A decoder that stores an incomplete sequence until its next bytes arrive.
 #[derive(Debug, Default)]
 pub struct Keys {
     torn: Vec<u8>,
@@ -107,7 +107,7 @@ fn named(numbers: &[u8], last: u8) -> Option<Key> {
     }))
 }
 
-/// Decodes one UTF-8 character and returns its length. Invalid bytes are skipped.
+/// Decodes one UTF-8 character, as [`first`] does. Invalid bytes have a length but no key.
 fn letter(bytes: &[u8]) -> Option<(Option<Key>, usize)> {
     let piece = &bytes[..bytes.len().min(4)];
     let valid = match std::str::from_utf8(piece) {

@@ -177,7 +177,7 @@ fn cloned_settings_wait_for_acceptance() {
     let fixture = fixture();
     fixture
         .write("runner.toml", "[project]\nid = \"01KA5V7Q4B0000000000000000\"\n".to_owned() + JOB);
-    run(&fixture, &["init"]).ends(0).expect_text("its settings come from the repository");
+    run(&fixture, &["init"]).ends(0).expect_text("the settings come from the repository");
     assert_eq!(schedule(&fixture, "tidy"), "manual");
     run(&fixture, &["run", "tidy"]).ends(75).expect_text("settings have not been accepted");
     run(&fixture, &["init", "--yes"]).ends(0);

@@ -13,7 +13,8 @@ const LEFT: i64 = 10_000_000;
 // The texts with which `runs show` describes a charge.
 const UNSTATED: &str = "1 call charged at the reserved maximum";
 const UNPRICED: &str = "1 call without a known price";
-const LIMITED: &str = "1 call with a stated cost beyond the reservation, which is charged";
+const LIMITED: &str =
+    "1 call with a reported cost above the remaining budget, charged at the remaining budget";
 
 /// A behaviour in one dialect, its charge in tokens and micros, and the description.
 type Case = (&'static str, &'static str, [i64; 2], &'static str);

@@ -1,7 +1,7 @@
-//! Reads the values that one form of output shows: JSON, a page as a browser parses it, a report,
-//! or a screen.
+//! Reads the values that one form of output shows: JSON, a page as a browser parses it, or a
+//! terminal's screen.
 //!
-//! Each reader reads only the form itself, and must never use the code that renders it.
+//! A reader reads only the form itself, and must never use the code that renders the form.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,11 @@ use ratatui::buffer::Buffer;
 use scraper::{ElementRef, Html, Selector};
 use serde_json::Value;
 
-/// Values, keyed by row and field.
+/// Values, keyed by field, or by row and field if the form is a list.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a string, except those of `\u{...}` escapes. Forms differ in
-/// how they render all other characters: they fold lines, and they escape or replace markup and
-/// control characters.
+/// Returns the letters and digits of a string, except those of `\u{...}` escapes. Only these are
+/// the same in all forms, which fold lines and escape or replace markup and control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
     // A Markdown renderer shows an entity as its character.
@@ -42,7 +41,7 @@ pub fn plain(text: &str) -> String {
     out
 }
 
-/// Returns the text of a field, or an empty string.
+/// Returns the text of a field, or an empty string if the field is not text.
 pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
     value[field].as_str().unwrap_or_default()
 }

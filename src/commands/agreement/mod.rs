@@ -109,7 +109,8 @@ impl Sample {
         serde_json::from_str(&self.print(&words)).unwrap()
     }
 
-    /// Returns the API's response. `path` begins with a slash; `~` stands for the project's path.
+    /// Returns the API's response. `path` begins with a slash; each `~` in it is replaced with the
+    /// project's path in the API.
     fn api(&self, path: &str) -> Value {
         let body = self.get(&format!("/api/v1{path}"));
         serde_json::from_str(&body).unwrap()
@@ -144,8 +145,8 @@ impl Sample {
     }
 }
 
-/// Returns each value of a form that differs from the JSON. A form may omit values, and may omit
-/// rows that are in the JSON of a list, but every value that it shows must be in the JSON.
+/// Describes each value of a form that differs from the JSON. A form may omit rows and values, but
+/// every value that it shows must be in the JSON.
 fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     let differs = |(name, value): (&String, &String)| match json.get(name) {
         Some(known) if known == value => None,
@@ -270,8 +271,7 @@ fn all_forms_show_the_same_values() {
     }
 }
 
-/// Changes that are made to the database after the JSON was read, each with the forms that must
-/// show the change.
+/// Changes to the database, each with the forms that must then differ from the earlier JSON.
 const PLANTED: [(&str, &[&str]); 4] = [
     (
         "UPDATE runs SET outcome = '{\"outcome\":\"failed\",\"class\":\"guard\",\"why\":\"planted\"}'

@@ -112,7 +112,8 @@ pub fn report_of_file(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the run table of the Markdown report. Its rows are in the order of the runs.
+/// Reads the run table, the missed times and the alerts of the Markdown report. The rows of the
+/// table are in the order of `ids`.
 pub fn report_of_markdown(text: &str, ids: &[String]) -> Facts {
     let mut facts = Facts::new();
     let table = text.lines().skip_while(|line| !line.starts_with("| job | outcome |")).skip(2);
@@ -134,7 +135,8 @@ pub fn report_of_markdown(text: &str, ids: &[String]) -> Facts {
     facts
 }
 
-/// Returns the amount before a noun, in a list such as "2 calls, 1 token".
+/// Returns the amount before a noun in a list such as "2 calls, 1 token", or "0" if the list lacks
+/// the noun.
 fn amount(text: &str, noun: &str) -> String {
     let found = text.split(", ").find_map(|part| {
         let (amount, what) = part.trim().split_once(' ')?;
@@ -220,8 +222,8 @@ pub fn budgets_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the terminal's overview of a project: its last night, its open alerts and its remaining
-/// calls.
+/// Reads the terminal's overview of a project: the last night's headline, the number of open alerts
+/// and the remaining calls.
 pub fn overview_of_screen(screen: &Shown) -> Facts {
     let values = screen.values();
     let value = |name: &str| values.get(name).cloned().unwrap_or_default();

@@ -127,7 +127,7 @@ impl Writer<'_> {
         let nights: Vec<i64> = (0..nights).map(|at| self.night(nights - 1 - at)).collect();
         let jobs: Vec<i64> = self.numbers("SELECT id FROM jobs ORDER BY id");
         for at in 0..count {
-            // The times of runs within their night do not matter to any form.
+            // The time of a run need not lie in the run's night, because no form compares them.
             let requested = self.now - SignedDuration::from_secs(60 * i64::from(count - at));
             let night = (self.dice.roll(8) > 0).then(|| *self.dice.pick(&nights));
             let job = *self.dice.pick(&jobs);
@@ -148,7 +148,7 @@ impl Writer<'_> {
         rows.map(Result::unwrap).collect()
     }
 
-    /// Writes the night that opened `ago` days ago.
+    /// Writes the night that opened `ago` days and one hour ago.
     fn night(&mut self, ago: u32) -> i64 {
         let opens = self.now - SignedDuration::from_hours(24 * i64::from(ago) + 1);
         let name = opens.strftime("%Y-%m-%d").to_string();

@@ -90,7 +90,7 @@ struct Backend<'a> {
     program: Option<String>,
     containment: Option<String>,
     fallback: &'a [String],
-    /// The preflight check's error; `None` if the check succeeded.
+    /// The error from creating the backend or from its preflight check; `None` if it is ready.
     problem: Option<String>,
 }
 
@@ -152,12 +152,13 @@ impl View for BackendCheck<'_> {
     }
 }
 
-/// Calls `look` with the environment that a run would give to this backend.
-fn among<T>(home: &Env, spec: &BackendSpec, look: impl FnOnce(&Surroundings<'_>) -> T) -> T {
+/// Calls `inspect` with the environment that a run would give to this backend, without the sandbox.
+fn among<T>(home: &Env, spec: &BackendSpec, inspect: impl FnOnce(&Surroundings<'_>) -> T) -> T {
     let mut env = env::child_environment();
     env.extend(keyring::resolve_secrets(spec));
     let slots = slots_folder(home);
-    look(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock: &home.clock })
+    let clock = &home.clock;
+    inspect(&Surroundings { env: &env, sandbox_start: None, slots: Some(&slots), clock })
 }
 
 fn configured<'h>(here: &'h LoadedProject, name: &str) -> Result<&'h BackendSpec, Failure> {
@@ -187,7 +188,7 @@ fn check(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failur
     }))
 }
 
-/// Checks that runner's state folder is writable.
+/// Checks that runner's state folder, or its nearest existing ancestor, is writable.
 fn state(home: &Env) -> CheckItem {
     let there = home.state.ancestors().find(|path| path.exists());
     let there = there.unwrap_or(Path::new("/"));
@@ -202,8 +203,8 @@ fn state(home: &Env) -> CheckItem {
     }
 }
 
-/// Describes the sandbox that a run would get. The built-in backend starts no process, so it does
-/// not need a sandbox.
+/// Describes the sandbox that a run would get. The built-in backend starts no process, so it needs
+/// no sandbox.
 fn describe_sandbox(spec: &BackendSpec) -> CheckItem {
     let (said, missing) = match doctor::sandbox::describe() {
         Ok(said) => (said, false),

@@ -38,7 +38,7 @@ struct Priced<'a> {
     price: Rates,
 }
 
-/// The prices of the backends' models and of all listed models.
+/// The prices of the backends' models and of all models with a price.
 #[derive(Debug, Serialize)]
 struct Prices<'a> {
     /// The publication date of the built-in list.
@@ -51,7 +51,6 @@ struct Prices<'a> {
     models: Vec<Priced<'a>>,
 }
 
-/// Lists the prices of the models.
 pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
     let config = &here.config;
     let listed = price_file::over(&cli.env.config_folder(), config)?;
@@ -66,9 +65,9 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         }
     };
     let rates = |model: &str, price: Price| Rates {
-        input: a_million(price.input),
-        output: a_million(price.output),
-        cached_input: price.cached.map(a_million),
+        input: per_million(price.input),
+        output: per_million(price.output),
+        cached_input: price.cached.map(per_million),
         source: source(model),
     };
     let backends = config.backends.values().filter_map(|spec| {
@@ -111,9 +110,9 @@ impl View for Prices<'_> {
             self.as_of
         );
         if let Some(file) = &self.file {
-            let count = self.models.len() - own.len();
             last.push_str(&format!(
-                "\n{file} has {count} more models, and {} without a token price.",
+                "\n{file} has {}, and {} without a token price.",
+                counted(self.models.len() - own.len(), "more model"),
                 counted(self.passed_over, "entry")
             ));
         }
@@ -128,7 +127,7 @@ fn line(backend: &str, model: &str, price: &Rates) -> Vec<String> {
 }
 
 /// Converts a rate from picodollars (10⁻¹² dollars) per token to dollars per million tokens.
-fn a_million(rate: u64) -> f64 {
+fn per_million(rate: u64) -> f64 {
     #[allow(clippy::cast_precision_loss, reason = "prices are far below 2^52")]
     let rate = rate as f64;
     rate / 1e6

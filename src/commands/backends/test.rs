@@ -113,8 +113,8 @@ impl BackendTest<'_> {
     }
 }
 
-/// Calls the backend `name`. The call is real and counts toward the budgets of the project and of
-/// the backend's pool.
+/// Calls the backend `name`. The call is real and counts toward the budgets of the project's day
+/// and of the backend's pool.
 pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let spec = super::configured(here, name)?;
     let home = cli.env;
@@ -234,8 +234,8 @@ fn request(child: &Path) -> Request {
     }
 }
 
-/// Returns the sandbox of a job that only sends requests. The sandbox allows network access, but it
-/// allows writing only to the job's own folders.
+/// Returns the sandbox of a job that only sends requests. The sandbox allows network access, but
+/// allows writing only to the folders `child` and `temp`.
 fn sandbox(home: &Env, child: &Path, temp: &Path) -> Result<SandboxedStart, Failure> {
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| Failure::not_made(path, error));
     let state = real(&home.state)?;

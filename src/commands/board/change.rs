@@ -122,6 +122,6 @@ fn change(
     here.register(&mut store, cli.env.wall()?)?;
     let me = ProcessIdentity::me();
     let hand = edit_actor(cli.env, here, &me, &mut store)?;
-    let mut desk = BoardEditor { hand, board: &path, agent: &which.agent };
-    desk.carry_out(std::slice::from_ref(wish)).map_err(|error| failure(error, &path))
+    let mut editor = BoardEditor { hand, board: &path, agent: &which.agent };
+    editor.carry_out(std::slice::from_ref(wish)).map_err(|error| failure(error, &path))
 }

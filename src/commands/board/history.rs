@@ -40,7 +40,7 @@ impl View for BoardHistory<'_> {
     }
 }
 
-/// Lists the moves on the board; a `limit` of 0 means all.
+/// Lists the last `limit` moves on the board, or all moves if `limit` is 0.
 pub fn history(cli: &Cli<'_>, here: &LoadedProject, limit: usize) -> Result<Exit, Failure> {
     let history = board::history(&here.root)
         .map_err(|error| Failure::environment(format!("cannot read {}: {error}", board::PATH)))?;

@@ -38,8 +38,8 @@ enum BoardCommand {
         #[command(flatten)]
         which: BoardArg,
     },
-    /// List verdicts that had no effect: duplicate headings, unknown keywords; exit code 1 if
-    /// there are any
+    /// List problems on the board: repeated or missing headings, unknown keywords, and several
+    /// tasks DOING at once; exit code 1 if there are any
     #[command(after_help = "Example: runner board lint || $EDITOR plan.org")]
     Lint {
         #[command(flatten)]

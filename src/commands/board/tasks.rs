@@ -1,4 +1,4 @@
-//! `runner board show` and `runner board lint`: list the tasks and the problems on the board.
+//! `runner board show` and `runner board lint`: list the tasks on the board and its problems.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::board;
@@ -48,12 +48,11 @@ impl View for BoardTasks<'_> {
 struct BoardLint<'a> {
     board: &'a str,
     tasks: usize,
-    findings: Vec<UnresolvedVerdict>,
+    findings: Vec<BoardProblem>,
 }
 
-/// A problem on the board.
 #[derive(Serialize)]
-struct UnresolvedVerdict {
+struct BoardProblem {
     line: usize,
     what: String,
 }
@@ -98,11 +97,11 @@ pub fn lint(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Exi
     Ok(exit)
 }
 
-fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
-    let mut found: Vec<UnresolvedVerdict> = Vec::new();
+fn findings(board: &Board) -> Vec<BoardProblem> {
+    let mut found: Vec<BoardProblem> = Vec::new();
     for (heading, lines) in board.doubles() {
         let others: Vec<String> = lines.iter().map(usize::to_string).collect();
-        found.push(UnresolvedVerdict {
+        found.push(BoardProblem {
             line: lines[0],
             what: format!(
                 "{} tasks have the heading {heading:?} (lines {}): a verdict cannot identify one of them",
@@ -111,7 +110,7 @@ fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
             ),
         });
     }
-    found.extend(board.odd.iter().map(|odd| UnresolvedVerdict {
+    found.extend(board.odd.iter().map(|odd| BoardProblem {
         line: odd.line,
         what: format!(
             "runner cannot move a task with the keyword {:?}: {}",
@@ -119,19 +118,19 @@ fn findings(board: &Board) -> Vec<UnresolvedVerdict> {
         ),
     }));
     let nameless = board.tasks.iter().filter(|task| task.heading.is_empty());
-    found.extend(nameless.map(|task| UnresolvedVerdict {
+    found.extend(nameless.map(|task| BoardProblem {
         line: task.line,
         what: format!("this {} has no heading", task.keyword),
     }));
     let doing: Vec<_> = board.tasks.iter().filter(|it| it.keyword == Keyword::Doing).collect();
-    // Each agent may work on only one task at a time.
+    // An agent may work on only one task at a time.
     let repeated = doing
         .iter()
         .enumerate()
         .find(|(at, task)| doing[..*at].iter().any(|other| other.agent == task.agent));
     if let Some((_, second)) = repeated {
         let count = doing.iter().filter(|task| task.agent == second.agent).count();
-        found.push(UnresolvedVerdict {
+        found.push(BoardProblem {
             line: second.line,
             what: format!("{count} tasks are DOING at once"),
         });

@@ -28,8 +28,8 @@ impl ConfigFile {
         if user { Self::User } else { Self::Project }
     }
 
-    /// Returns the path of the file. If the user's file is a symbolic link, this is the path of its
-    /// target, so the link is kept.
+    /// Returns the path of the file. If the user's file is a symbolic link, returns the path of the
+    /// link's target, so that the link is kept.
     fn path(self, cli: &Cli<'_>) -> Result<PathBuf, Failure> {
         let named = &cli.env.user_config;
         match self {
@@ -151,8 +151,10 @@ fn register(home: &Env) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replaces the file's contents and keeps its permissions. Fails if the contents are no longer
-/// `old`.
+/// Replaces the file's contents, and keeps its permissions and its byte order mark.
+///
+/// # Errors
+/// Returns an error if the contents are no longer `old`, or if the file cannot be read or written.
 pub(in crate::commands) fn write(path: &Path, old: &str, new: &str) -> Result<(), Failure> {
     let cannot =
         |why: String| Failure::cannot_write(format!("cannot write {}: {why}", path.display()));

@@ -22,7 +22,7 @@ use crate::project;
 use crate::setup::ticks;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The order in which the tables are printed.
+/// The order in which the tables are printed. Other tables follow.
 const ORDER: [&str; 13] = [
     "project", "night", "day", "daemon", "serve", "pools", "prices", "backends", "groups",
     "defaults", "jobs", "notify", "channels",
@@ -277,7 +277,8 @@ impl View for SettingValue<'_> {
     }
 }
 
-/// Returns a warning if the settings name fleets but this build does not support fleets.
+/// Returns a warning if the settings are valid and the user's file configures a fleet, but this
+/// build does not support fleets.
 fn absent_fleets(cli: &Cli<'_>, valid: bool) -> Option<String> {
     if cfg!(feature = "fleet") || !valid {
         return None;

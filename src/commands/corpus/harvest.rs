@@ -27,7 +27,7 @@ impl HarvestArgs {
         let date = folder.date()?;
         let git = Git::new(&folder.root, &env::child_environment(), &env::marker()?);
         let history = folder.history();
-        // Check the lock first, so a refused command fails before it reads the project's facts.
+        // The lock is checked first, so that a refused command does not read the project's facts.
         if !self.dry_run {
             RunLock::inspect(&folder.root).map_err(locked)?;
         }

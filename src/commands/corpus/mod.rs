@@ -56,13 +56,13 @@ enum CorpusCommand {
     /// List the open proposals to retire nodes, with the reasons and the nodes' text
     #[command(after_help = "Example: runner corpus proposals --json | jq -r '.[].id'")]
     Proposals,
-    /// Accept a proposal: its node is retired
+    /// Accept a proposal and retire its node
     #[command(after_help = "Example: runner corpus accept retire-0123456789abcdef")]
     Accept {
         /// The id of the proposal
         id: String,
     },
-    /// Reject a proposal; it is not made again while the node's text is the same
+    /// Reject a proposal, which is not made again until the node's text changes
     #[command(after_help = "Example: runner corpus reject retire-0123456789abcdef")]
     Reject {
         /// The id of the proposal
@@ -104,7 +104,7 @@ pub(super) fn find(from: &Path) -> Result<PathBuf, Failure> {
     Ok(root)
 }
 
-/// Refuses a corpus that is a symbolic link: its files may belong to other projects.
+/// Refuses a corpus that is a symbolic link, because other projects may share the link's target.
 pub(super) fn refuse_link(root: &Path) -> Result<(), Failure> {
     let path = root.join(FOLDER);
     match path.is_symlink() {
@@ -186,7 +186,7 @@ impl CorpusFolder<'_> {
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
-        // There is no run and thus no fence; the lock protects the change.
+        // Without a run there is no fence; the lock protects the change.
         let free = |_: &RunId, _: Fence| Ok(());
         Commit {
             root: &self.root,

@@ -38,7 +38,7 @@ struct Restore {
     format: i64,
     made: Option<Timestamp>,
     database: String,
-    /// The path to which the current database is moved.
+    /// The path to which the current database is moved; `None` if there is no database.
     kept: Option<String>,
     /// Whether the current database is intact.
     whole: bool,
@@ -170,7 +170,7 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         .hint(hint))
 }
 
-/// Creates the failure for a database that is in use. The message lists the processes that hold the
+/// Creates the failure for a database that is in use. The message lists the processes that have the
 /// lock file open, if this user can see them.
 fn in_use(home: &Env) -> Failure {
     let lock = fs::metadata(home.state.join("database.lock"));

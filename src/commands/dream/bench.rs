@@ -30,12 +30,12 @@ use crate::ui::{Failure, Ui, View, show};
 /// Maximum size of the label file, in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Measure the rule-based answer on ideas with a known answer; proposes nothing
+/// Measure the rule-based answers on ideas with known answers, without making proposals
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "FILE is a JSON array. Each element has `idea`, a path, and what is known about it: \
                         `commits`, the hashes of the commits that implemented it; or `status`, one of the \
-                        five; or `open`, true if the idea is still open; or `duplicates`, the ideas with the same content.\n\nExample: runner dream bench --truth labels.json --past"
+                        five statuses; or `open`, true if the idea is still open; or `duplicates`, the ideas with the same content.\n\nExample: runner dream bench --truth labels.json --past"
 )]
 pub(super) struct BenchArgs {
     /// The label file
@@ -57,8 +57,7 @@ struct Measurement {
     indexed_s: f64,
     /// The time to judge all ideas, in seconds.
     judged_s: f64,
-    /// The peak memory usage of the process so far, in bytes; `None` if the system does not report
-    /// it.
+    /// The peak memory usage of the process after judging, in bytes; `None` if it is unknown.
     peak_bytes: Option<u64>,
 }
 
@@ -89,8 +88,8 @@ impl BenchArgs {
     ) -> Result<Measurement, Failure> {
         let environment =
             |error: &dyn std::error::Error| Failure::environment(error_chain::whole(error));
-        // Every idea is read; the state that dream passes keep about the ideas is not used here.
-        let survey =
+        // Every idea is read, because this command ignores the state that dream passes keep.
+        let inventory =
             take_inventory(root, spec, Path::new("")).map_err(|error| environment(&error))?;
         let reader =
             Reader::open(root, spec.max_idea_bytes).map_err(|error| environment(&error))?;
@@ -102,17 +101,17 @@ impl BenchArgs {
             notes: &[&spec.ideas, &spec.dreams],
             cache: None,
         };
-        let room = ProjectEvidence::open(&git, source, &InputRecording::off())
+        let evidence = ProjectEvidence::open(&git, source, &InputRecording::off())
             .map_err(|error| environment(&error))?;
         let indexed = cli.env.now()?;
-        let all: Vec<usize> = (0..survey.ideas.len()).collect();
-        let mut troubles = survey.troubles.clone();
-        let ideas = (survey.ideas.as_slice(), all.as_slice());
-        let list = || all_notes(root, spec, &survey, &InputRecording::off());
+        let all: Vec<usize> = (0..inventory.ideas.len()).collect();
+        let mut troubles = inventory.troubles.clone();
+        let ideas = (inventory.ideas.as_slice(), all.as_slice());
+        let list = || all_notes(root, spec, &inventory, &InputRecording::off());
         let read = |path: &str| reader.text(path).map(|(text, ..)| text);
         let others = || OtherNotes::new(&list, &read);
         let born: Born<'_> = &|_| None;
-        let known = (&room, born, &others());
+        let known = (&evidence, born, &others());
         let judged = judge_all(ideas, &reader, known, &mut troubles, &mut Silent);
         let ended = cli.env.now()?;
         let peak_bytes = peak();
@@ -120,11 +119,11 @@ impl BenchArgs {
             show::complain(&format!("{}: {}", trouble.path, trouble.why));
         }
         let figures =
-            bench::measure(&room, &judged.shown, labels, self.past.then_some(&others as _));
+            bench::measure(&evidence, &judged.shown, labels, self.past.then_some(&others as _));
         let seconds = |length: Duration| (length.as_secs_f64() * 1000.0).round() / 1000.0;
         Ok(Measurement {
             figures,
-            commits: room.history().len(),
+            commits: evidence.history().len(),
             indexed_s: seconds(indexed.boot.saturating_sub(begun.boot)),
             judged_s: seconds(ended.boot.saturating_sub(indexed.boot)),
             peak_bytes,
@@ -144,7 +143,8 @@ fn labels(path: &Path) -> Result<Vec<truth::Label>, Failure> {
     truth::parse(&text).map_err(bad)
 }
 
-/// Returns the peak memory use of this process in bytes.
+/// Returns the peak memory usage of this process in bytes, or `None` if the system does not report
+/// it.
 fn peak() -> Option<u64> {
     let status = read_text_proc("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

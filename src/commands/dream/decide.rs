@@ -42,7 +42,7 @@ pub(super) struct DecisionArgs {
 pub(super) struct AmendArgs {
     #[command(flatten)]
     one: ProposalArg,
-    /// Action to take
+    /// The action to take
     #[arg(long, value_parser = contract_words::<Action>(Action::ALL.map(Action::as_str)))]
     action: Action,
     /// The idea to merge into [default: the proposed one]
@@ -83,7 +83,7 @@ struct DecisionNote {
 /// The flag that overrides the refusal for a changed file.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Force {
-    /// Proceed even if a file has changed since; the backup keeps its changed content
+    /// Proceed even if a file has changed in the meantime; the backup keeps the changed content
     #[arg(long)]
     force: bool,
 }

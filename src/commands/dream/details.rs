@@ -84,9 +84,9 @@ impl View for ProposalDetails<'_> {
             show::row(["why", &safe::line(&proposal.rationale)]),
             show::row(["pass", &item.pass]),
         ];
-        let stands = status_text(item);
-        if !stands.is_empty() {
-            rows.push(show::row(["state", &stands]));
+        let state = status_text(item);
+        if !state.is_empty() {
+            rows.push(show::row(["state", &state]));
         }
         if let Some(like) = self.proposal.like() {
             rows.push(show::row(["before", like]));

@@ -13,7 +13,7 @@ use crate::commands::Cli;
 use crate::tui::proposals::{ProposalFilter, contract_word, status_text};
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// List the undecided proposals of all passes, newest first
+/// List the undecided proposals of all passes, newest pass first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner dream list --action archive --json | jq -r '.[].id'")]
 pub(super) struct ListArgs {
@@ -36,7 +36,7 @@ pub(in crate::commands) struct ProposalList<'i> {
     undecided: usize,
 }
 
-/// A proposal.
+/// A proposal, with its state and the user's decision on it.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct ProposalView<'i> {
     #[serde(flatten)]

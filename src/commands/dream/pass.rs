@@ -17,7 +17,7 @@ use crate::ui::Failure;
 /// The ideas that a pass examines.
 #[derive(Debug, clap::Args)]
 pub(super) struct IdeaSelection {
-    /// Maximum number of ideas to show [default: the job's max_ideas]
+    /// Maximum number of ideas to examine [default: the job's max_ideas]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     max: Option<u32>,
     /// Examine all ideas, changed or not, up to `max_ideas` of them
@@ -44,7 +44,7 @@ impl IdeaSelection {
 pub(super) struct PassArgs {
     #[command(flatten)]
     selection: IdeaSelection,
-    /// Show again the ideas that were set aside after three invalid answers
+    /// Examine again the ideas that were set aside after three invalid answers
     #[arg(long)]
     retry_parked: bool,
     /// Show the requests, their backends and maximum cost, and whether the job would start now;

@@ -24,7 +24,7 @@ pub(super) struct AdmissionInput {
 }
 
 impl AdmissionInput {
-    /// Gathers the input. For a real run, this also creates the run's folders.
+    /// Gathers the input. For a real run, also creates the run's folders.
     pub fn of(
         store: &Store,
         setting: &ResolvedRun<'_>,
@@ -65,7 +65,7 @@ impl AdmissionInput {
     }
 }
 
-/// Settles earlier runs of this job whose processes have died. They get no further attempt, because
+/// Settles earlier runs of this job whose processes have died. These runs are not retried, because
 /// this run takes their place.
 pub(super) fn settle_stale_runs(
     store: &mut Store,

@@ -1,8 +1,8 @@
 //! Removes the files that the children of a settled run left in the run's folder.
 //!
-//! The folder is kept for months with the log. The children's small files stay in it, because they
-//! may explain a failure. This module must never remove any of runner's files, or anything that
-//! belongs to an unsettled run.
+//! The folder is kept for months with the log. The children's small files are kept too, because
+//! they may explain a failure. This module must never remove any of runner's files, or any file of
+//! an unsettled run.
 
 use std::ffi::OsStr;
 use std::io;
@@ -39,7 +39,7 @@ fn is_large(folder: &Path) -> bool {
     walk(folder, &mut left).is_err_and(|error| error.kind() == io::ErrorKind::QuotaExceeded)
 }
 
-/// The number of bytes that a folder may still contain before it counts as large.
+/// The number of bytes that a folder may still contain before it is large.
 struct SpaceLeft(u64);
 
 impl SpaceLeft {

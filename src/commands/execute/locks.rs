@@ -46,8 +46,8 @@ pub(super) fn take_locks(
     Ok((lock, contract))
 }
 
-/// Takes the deciding lock. A manual run waits for an active run for at most the time that its kind
-/// allows.
+/// Takes the deciding lock. A manual run waits for an active run, for at most the time that the
+/// job's kind allows.
 fn take_lock(store: &Store, setting: &ResolvedRun<'_>, path: &Path) -> Result<JobLock, LockError> {
     let at_work = |holder: &LockHolder| {
         let unsettled = |run: RunRow| !matches!(run.state, RunState::Settled { .. });

@@ -90,7 +90,8 @@ impl<'a> ResolvedRun<'a> {
     ///
     /// # Errors
     /// Returns a deferral if the user has not accepted the job's settings. Nothing named in the
-    /// settings is read or started before this check.
+    /// settings is read or started before this check. Returns a failure if the configuration cannot
+    /// be read or used, or if the folder now contains a different project.
     pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, NotAdmitted> {
         let project = store.project(&row.project)?.ok_or_else(|| -> Failure {
             Failure::internal(format!("the database has no project {}", row.project))

@@ -90,7 +90,8 @@ struct LastRun {
 }
 
 impl LastRun {
-    /// Returns a job's last finished run. Later runs may be waiting or running.
+    /// Returns the last finished run among the job's 20 newest runs. Later runs may be waiting or
+    /// running.
     fn of(store: &Store, job: JobId) -> Result<Option<Self>, Failure> {
         let filter = RunFilter { job: Some(job), limit: 20, ..RunFilter::default() };
         let over = store.runs(&filter)?.into_iter().find_map(|row| {

@@ -52,8 +52,9 @@ impl View for Resets {
 /// of the project.
 ///
 /// # Errors
-/// Returns an error and changes nothing if the user has not accepted the settings of one of the
-/// jobs, because those settings name the failure marker's file.
+/// Returns an error and changes nothing if a job is unknown, or if the user has not accepted its
+/// settings, which name the failure marker's file. Also returns an error if a failure marker cannot
+/// be removed.
 pub(super) fn reset(
     home: &Env,
     here: &LoadedProject,

@@ -51,7 +51,8 @@ impl JournalSource<'_> {
     /// Assembles the journal, newest item first.
     ///
     /// # Errors
-    /// Returns an error if a list of entries is damaged or a git command fails.
+    /// Returns an error if a list of entries is damaged, a git command fails, or the database
+    /// cannot be read.
     pub fn journal(self) -> Result<Journal, JobError> {
         let Self { root, git, .. } = self;
         let scope = Scope::open(root, &[], ".runner/staging/look")?;
@@ -90,7 +91,7 @@ impl JournalSource<'_> {
         })
     }
 
-    /// Returns the entries of one agent, and a gap for each entry that cannot be read.
+    /// Returns the listed entries of one agent, and a gap for each that cannot be read.
     fn entries(
         &self,
         scope: &Scope,
@@ -185,8 +186,8 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// Groups the runs that failed, timed out, or were lost or cancelled. Consecutive runs of a job
-/// with the same reason form one gap.
+/// Groups the runs of journal jobs that failed, timed out, or were lost or cancelled. Consecutive
+/// runs of a job with the same reason form one gap.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();

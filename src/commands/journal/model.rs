@@ -46,7 +46,7 @@ pub struct ShownEntry {
     pub at: Timestamp,
     pub title: String,
     pub model: String,
-    /// The text of the tale. The following fields are the other sections of the entry.
+    /// The text of the tale. The fields from `goals` to `carry` are the entry's other sections.
     pub tale: String,
     pub goals: Vec<String>,
     pub blue_sky: Vec<String>,
@@ -72,7 +72,7 @@ pub struct ShownEntry {
 pub struct AppliedVerdict {
     /// The text of the verdict in the entry.
     pub text: String,
-    /// The first commit after which the board reflects the verdict.
+    /// The first commit after the entry in which the board reflects the verdict.
     pub resolved: Option<Commit>,
 }
 

@@ -43,8 +43,8 @@ pub fn html(journal: &Journal) -> String {
     page.render(view).expect("the template fits the journal")
 }
 
-/// Returns the reason for a missing entry, without quoted model or program output, which stays in
-/// the run's log.
+/// Shortens the reason for a missing entry to at most 200 bytes, without quoted model or program
+/// output. The run's log contains that output.
 fn reason(why: &str) -> &str {
     let end = why.find(": \"").unwrap_or(why.len());
     &why[..why.floor_char_boundary(end.min(200))]

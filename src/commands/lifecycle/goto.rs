@@ -84,7 +84,7 @@ impl GotoArgs {
             })
             .map_err(board::act_failure)?;
         drop((held, hand));
-        // The failures belong to the state that the agent has left.
+        // The job's failures occurred in the state that the agent has left.
         let now = cli.env.wall()?;
         if let Ok(row) = store.job(&here.id, job) {
             store.acknowledge(&here.id, row.id, job, &env::person(), now)?;

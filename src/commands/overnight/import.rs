@@ -1,5 +1,5 @@
-//! `runner overnight import`: imports what another program left inside `.agents`: unfinished
-//! commits, a linked folder, the registry of findings, and settings.
+//! `runner overnight import`: imports what another program left: unfinished commits, a linked
+//! `.agents` folder, the registry of findings, and settings.
 //!
 //! The command changes the corpus only under the night's lock, keeps copies of removed files, and
 //! never changes the folder that a link points to.
@@ -47,8 +47,8 @@ const SAME: [&str; 11] = [
     "checkpoint_max_mb",
 ];
 
-/// Import what another program left inside .agents: unfinished commits, the registry of findings,
-/// settings and a linked folder; without --apply, show it
+/// Import what another program left: unfinished commits, the registry of findings, settings and a
+/// linked .agents folder; without --apply, show the changes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner overnight import --apply")]
 pub(super) struct ImportArgs {
@@ -160,8 +160,8 @@ fn unreadable(error: io::Error) -> Failure {
     Failure::data(format!("cannot read what the other program left: {error}"))
 }
 
-/// Returns a setting under runner's name with its value as configuration text, or `None` if runner
-/// has no such setting.
+/// Returns the full name of runner's setting and its value as TOML text, or `None` if runner has no
+/// such setting.
 fn setting(name: &str, value: Value) -> Option<(String, String)> {
     let own = NAMES.iter().find(|(theirs, _)| *theirs == name).map(|(_, own)| *own);
     let own = own.or_else(|| SAME.into_iter().find(|own| *own == name));

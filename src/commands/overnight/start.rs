@@ -49,10 +49,10 @@ pub(super) struct StartArgs {
     /// A Markdown list of the work to do first in the morning
     #[arg(long, value_name = "FILE")]
     queue: Option<String>,
-    /// Maximum number of iterations; 0: as many as the time allows
+    /// Maximum number of iterations; 0 means as many as the time allows
     #[arg(long, value_name = "N")]
     max_iterations: Option<u64>,
-    /// A fitness change smaller than this counts as no change
+    /// Treat a fitness change smaller than this as no change
     #[arg(long, value_name = "F")]
     plateau_epsilon: Option<f64>,
     /// The number of consecutive such changes that make a plateau; at least 2

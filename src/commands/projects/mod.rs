@@ -47,8 +47,9 @@ impl ProjectsArgs {
     }
 }
 
-/// Returns the project with this id, id prefix or path. The path need not exist, because the
-/// project may have moved. A relative path is relative to the current folder.
+/// Returns the project with this id, id prefix of at least six characters, or path. The path need
+/// not exist, because the project may have moved. A relative path is relative to the current
+/// folder.
 fn named(home: &Env, store: &Store, name: &Path) -> Result<Project, Failure> {
     find(store, name).or_else(|failure| find(store, &home.here.join(name)).map_err(|_| failure))
 }

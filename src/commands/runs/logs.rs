@@ -64,7 +64,7 @@ impl LogsArgs {
             None
         };
         found |= log.exists();
-        // With `--follow` these lines have already been printed.
+        // With `--follow`, these lines have already been printed.
         for name in output::FILES.iter().filter(|_| !follow) {
             let Ok(bytes) = read_host(log.with_file_name(name), RECORD) else { continue };
             if !bytes.is_empty() {
@@ -165,7 +165,7 @@ fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     })
 }
 
-/// Returns a sink for [`follow::follow`] whose file index 0 stands for `follow::FILES[first]`.
+/// Returns a sink for [`follow::follow`] whose file index 0 refers to `follow::FILES[first]`.
 fn print(first: usize) -> impl FnMut(usize, &str, u64) -> io::Result<()> {
     move |which, text, _| {
         show::out(&follow::shown(first + which, text));

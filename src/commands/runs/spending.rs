@@ -61,10 +61,12 @@ impl RunSpending {
     /// Formats the usage as rows of a table.
     pub(super) fn lines(&self) -> Vec<Vec<String>> {
         let mut text = budget::format_amounts(self.spent);
+        let limited =
+            "with a reported cost above the remaining budget, charged at the remaining budget";
         for (count, why) in [
             (self.unstated_calls, "charged at the reserved maximum"),
             (self.unpriced_calls, "without a known price, charged at the reserved maximum cost"),
-            (self.limited_calls, "with a stated cost beyond the reservation, which is charged"),
+            (self.limited_calls, limited),
         ] {
             match count {
                 0 => {}

@@ -167,7 +167,7 @@ impl NextArgs {
 }
 
 impl ScheduleTarget {
-    /// Parses and checks the schedule on the command line.
+    /// Returns the schedule of the named job, or the schedule in the flags.
     fn schedule(&self, cli: &Cli<'_>) -> Result<Schedule, Failure> {
         let trigger = if let Some(text) = &self.cron {
             let cron = text.parse().map_err(|error| {
@@ -192,8 +192,7 @@ impl ScheduleTarget {
         };
         let zone_name = match &self.zone {
             Some(named) => named.clone(),
-            // The zone of a project is that of its night. A project that cannot be read is an
-            // error.
+            // A project uses the zone of its night. A project that cannot be read is an error.
             None => match project::find(cli.here) {
                 Ok(root) => LoadedProject::load(cli.env, &root)?.config.night.zone,
                 Err(_) => zones::system_name(),

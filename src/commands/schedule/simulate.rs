@@ -12,7 +12,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Show what would run, be caught up or be missed: all enabled jobs of the project, or one
+/// Show what would run, be caught up or be missed, for all enabled jobs of the project or for one
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: runner schedule simulate --from 2026-11-20 --to 2026-11-24 --asleep 2026-11-20T20:00..2026-11-23T08:00"

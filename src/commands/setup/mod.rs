@@ -42,7 +42,7 @@ pub struct SetupArgs {
     /// unchanged; initially 02:30]
     #[arg(long, value_name = "HH:MM")]
     at: Option<String>,
-    /// The backend that the project's jobs use (with --job: only that job's)
+    /// The backend for the project's jobs, or only for the jobs that --job names
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
     /// The job whose backend is set by --runner (may be repeated)

@@ -179,7 +179,7 @@ impl<'a> GatheredStatus<'a> {
             nights: &nights,
             stamps: &StampBase::of(home),
         };
-        let (seen, asked) = seen.look_at_all(|| StoreOverview::of(store, only, now));
+        let (seen, asked) = seen.scan_all(|| StoreOverview::of(store, only, now));
         let asked = asked?;
         let mut files = Vec::with_capacity(shown.len());
         let mut day_keys = Vec::new();

@@ -103,8 +103,8 @@ pub(super) struct CriticalEvent {
 }
 
 impl CriticalEvent {
-    /// Returns the open critical events of the project at `root`. A file that cannot be read counts
-    /// as empty, because `runner curator events` reports it.
+    /// Returns the open critical events of the project at `root`. Returns none if the file cannot
+    /// be read, because `runner curator events` reports that error.
     pub(super) fn all(root: &Path, worker_dir: &str) -> Vec<Self> {
         let critical = events::critical(root, worker_dir).unwrap_or_default().into_iter();
         let shown = |text: &str| Redacted::of(text).into_string();
@@ -130,7 +130,7 @@ pub(super) struct Pause {
     pub(super) zone: Option<String>,
 }
 
-/// A job no longer started by its schedule.
+/// A job that its schedule no longer starts.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct StoppedJob {
     pub(super) job: String,

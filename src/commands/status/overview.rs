@@ -19,7 +19,7 @@ pub(super) struct StoreOverview {
     pub(super) missed: BTreeMap<ProjectId, Vec<MissedStretch>>,
     pub(super) pauses: BTreeMap<ProjectId, Vec<JobPause>>,
     pub(super) stopped: BTreeMap<ProjectId, Vec<StoppedJob>>,
-    /// Jobs whose last attempt failed, unless the failure was acknowledged.
+    /// The enabled jobs whose last attempt failed, unless the failure was acknowledged.
     pub(super) failing: BTreeMap<ProjectId, Vec<JobRow>>,
     pub(super) queues: BTreeSet<ProjectId>,
     pub(super) live: Vec<RunRow>,

@@ -82,7 +82,7 @@ impl ScanInput<'_> {
 
     /// Scans all projects and returns the results in the projects' order, with the result of
     /// `meanwhile`. For many projects, `meanwhile` runs during the scan; otherwise, it runs before.
-    pub(super) fn look_at_all<T>(&self, meanwhile: impl FnOnce() -> T) -> (Vec<ProjectScan>, T) {
+    pub(super) fn scan_all<T>(&self, meanwhile: impl FnOnce() -> T) -> (Vec<ProjectScan>, T) {
         let count = self.shown.len();
         if count < MANY {
             let done = meanwhile();

@@ -23,11 +23,11 @@ use crate::commands::runs::state_name;
 use crate::project::projection::Projection;
 use crate::ui::{Failure, show};
 
-/// Number of consecutive scheduled times, each replaced by the next, after which a job counts as
-/// starved.
+/// Number of consecutive scheduled times, each replaced by the next, after which a job is reported
+/// as starved.
 const STARVED: u32 = 3;
 /// Number of most recent runs to search for a failing job's failure.
-const LOOKED_AT: u32 = 20;
+const SEARCHED: u32 = 20;
 
 impl GatheredStatus<'_> {
     /// Creates the status of one project.
@@ -146,7 +146,7 @@ impl GatheredStatus<'_> {
             }
             let runs = self.store.runs(&RunFilter {
                 job: Some(job.id),
-                limit: LOOKED_AT,
+                limit: SEARCHED,
                 ..RunFilter::default()
             })?;
             let failed = runs.iter().find_map(|row| match row.outcome() {

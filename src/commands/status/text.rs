@@ -1,4 +1,4 @@
-//! Formats the status for users. Problems come first, in capitals.
+//! Formats the status for users. Problems come first, and the serious ones are in capitals.
 
 use super::model::{BudgetStatus, DaemonState, MissedTimes, Pause, ProjectStatus, Status};
 use crate::commands::pause::until_words;

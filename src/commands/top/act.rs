@@ -1,5 +1,6 @@
-//! Actions on runs and jobs in the application. Each is a command: it has the same effect and is
-//! refused in the same cases as on the command line. The audit trail records who requested it.
+//! Actions on runs and jobs in the application. Each action is a command that has the same effect
+//! and is refused in the same cases as on the command line. The audit trail records who requested
+//! the action.
 
 use std::path::PathBuf;
 
@@ -27,10 +28,11 @@ struct Request {
     of: Option<(RunRow, PathBuf)>,
 }
 
-/// Records an action in the audit trail, and carries it out.
+/// Records an action in the audit trail and carries it out, or returns the action to confirm first.
 ///
 /// # Errors
-/// Returns the command's failure, or the reason why the action could not be recorded.
+/// Returns the command's failure, or the reason why the action's subject could not be found or the
+/// action could not be recorded.
 pub(super) fn carry_out(home: &Env, action: &Action) -> Result<ActionEnd, Failure> {
     let mut store = home.store()?;
     let now = home.wall()?;

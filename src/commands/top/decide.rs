@@ -10,8 +10,8 @@ use crate::commands::dream::{ReviewContext, Tools, failure};
 use crate::tui::proposals::{Detail, Effect, News};
 use crate::ui::{Failure, safe};
 
-/// Carries out an effect. A refusal is a result; an error that leaves a file half written or the
-/// database unusable ends the review.
+/// Carries out an effect. A refusal is a result. A database error, an unfinished change, a conflict
+/// with another program's change, and an internal error end the review.
 pub(super) fn carry_out(
     context: &ReviewContext<'_>,
     tools: &mut Tools,

@@ -38,7 +38,8 @@ impl Backends {
 
 impl ResolvedRun<'_> {
     /// Returns the first backend that is ready, the remaining fallbacks, and the skipped backends
-    /// with their reasons.
+    /// with their reasons. If no backend is ready, returns one whose error or shortfall admission
+    /// reports.
     pub fn backends(
         &self,
         store: &Store,
@@ -57,7 +58,7 @@ impl ResolvedRun<'_> {
             let ready = ready.and_then(|backend| backend.preflight());
             // Admission handles a rate limit of the last backend: it defers or declines the run.
             let ready = match (ready, left.is_empty() || spec.is_builtin()) {
-                (Ok(()), false) => self.room(store, &spec.name)?,
+                (Ok(()), false) => self.check_rate_limit(store, &spec.name)?,
                 (ready, _) => ready,
             };
             if ready.is_ok()
@@ -115,7 +116,7 @@ impl ResolvedRun<'_> {
     }
 
     /// Checks that no rate limit is in effect for the backend's pool.
-    pub(super) fn room(
+    pub(super) fn check_rate_limit(
         &self,
         store: &Store,
         backend: &str,

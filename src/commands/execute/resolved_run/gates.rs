@@ -23,7 +23,8 @@ use crate::config::Job;
 use crate::filesystem;
 use crate::ui::Failure;
 
-/// Collects the facts for the policy of `job` and leaves all others at their defaults.
+/// Collects the facts for the policy of `job`, and leaves all other facts at their defaults. For a
+/// manual run, reads nothing.
 fn gates(
     job: &Job,
     row: &RunRow,
@@ -40,12 +41,12 @@ fn gates(
     if row.manual() {
         return Ok(facts);
     }
-    if let Some(ui) = &policy.quiet {
+    if let Some(quiet) = &policy.quiet {
         let zone = zones::get(&job.zone).map_err(|error| {
             let what = format!("the time zone {} is no longer available: {error}", job.zone);
             Failure::environment(what)
         })?;
-        facts.quiet_until = ui.until(now, &zone);
+        facts.quiet_until = quiet.until(now, &zone);
     }
     // A queued run runs when its turn comes, even if it is late.
     if row.origin != Origin::Queue {

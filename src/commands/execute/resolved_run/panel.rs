@@ -50,7 +50,7 @@ pub(in super::super) struct Convened {
 
 impl ResolvedRun<'_> {
     /// Determines which backends can be called, as far as this is known before admission. For a
-    /// real run, this also creates their folders.
+    /// real run, also creates their folders.
     pub fn convene(
         &self,
         store: &Store,
@@ -68,7 +68,7 @@ impl ResolvedRun<'_> {
             let ready = built.and_then(|backend| backend.preflight().map(|()| backend));
             let ready = match ready {
                 Ok(backend) if !spec.is_builtin() => {
-                    self.room(store, &spec.name)?.map(|()| backend)
+                    self.check_rate_limit(store, &spec.name)?.map(|()| backend)
                 }
                 ready => ready,
             };

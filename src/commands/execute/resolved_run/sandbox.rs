@@ -6,8 +6,8 @@
 //! wake, audit, plan) may also write to the paths in `writes`. These children may never write to
 //! runner's files, git's configuration or an agent's settings.
 //!
-//! The network is open to backends, which need it for their requests. It is closed to commands
-//! unless the job opens it, because a command could send everything that it can read.
+//! By default, the network is open to backends, which need it for their requests, and closed to
+//! commands, because a command could send everything that it can read.
 //!
 //! Every project path in the sandbox must be checked without following links. Otherwise, a link
 //! that one child creates could change what the next child may write.
@@ -36,8 +36,8 @@ pub(in crate::commands::execute) const TEMP_FOLDER: &str = "tmp";
 const GIT_FOLDER: &str = "git";
 
 impl ResolvedRun<'_> {
-    /// Returns the sandbox of this run's children. For a real run, this also creates the folders
-    /// that they may write to.
+    /// Returns the sandbox of this run's children. For a real run, also creates the children's
+    /// folders inside the run's folder.
     pub fn sandbox_start(&self, purpose: Purpose) -> Result<SandboxedStart, Failure> {
         let sandbox = match self.here.config.jobs.get(&self.row.job_name) {
             Some(job) => job.sandbox.clone(),
@@ -109,7 +109,7 @@ impl ResolvedRun<'_> {
         Ok(SandboxedStart { launcher: env::executable()?, sandbox })
     }
 
-    /// Checks that this host can restrict the network to a list of hosts.
+    /// Checks that the sandbox is on and can restrict the network to a list of hosts.
     fn check_proxy(&self, sandbox: &Sandbox) -> Result<(), Failure> {
         let bubblewrap = sandbox.means != SandboxMechanism::Landlock
             && available().level == Some(SandboxLevel::Full);
