@@ -17,7 +17,8 @@ use runner_engine::sandbox::Sandbox;
 use runner_engine::work::{Work, WorkResult};
 use tempfile::TempDir;
 
-/// Returns the path of each git on this host, without duplicates.
+/// Returns the usual program folders that contain a git. If several contain the same git, only the
+/// first is returned.
 fn gits() -> Vec<PathBuf> {
     let folders = ["/usr/local/bin", "/usr/bin", "/opt/git/bin"].map(PathBuf::from);
     let mut seen = Vec::new();
@@ -157,7 +158,7 @@ fn changes_match_git_status() {
 }
 
 #[test]
-fn files_behind_a_link_are_deleted() {
+fn files_behind_links_are_reported_deleted() {
     for git in gits() {
         let place = Place::new(&git);
         for path in ["a/b/one", "a/b/two", "a/three", "ab/four"] {
@@ -214,7 +215,7 @@ fn conflicts_and_subfolders_are_reported() {
     }
 }
 
-/// Checks that filters never run, and that a work tree that needs a filter does not stay dirty.
+/// Checks that a file that git converts is reported as changed only after it was edited.
 #[test]
 fn converted_files_are_compared_by_stat_data() {
     for git in gits() {
@@ -354,6 +355,14 @@ fn push_uses_the_configured_upstream() {
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
         assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
+        // Git would push to both addresses, but to an address for pushes alone if there is one.
+        place.git(&["remote", "set-url", "--add", "origin", "../elsewhere.git"]);
+        let why = push().unwrap_err().to_string();
+        assert!(why.contains("it has several addresses"), "{why}");
+        place.git(&["remote", "set-url", "--push", "origin", "../there.git"]);
+        push().unwrap();
+        place.git(&["config", "--unset-all", "remote.origin.pushurl"]);
+        place.git(&["remote", "set-url", "--delete", "origin", "elsewhere"]);
         // These are addresses that an agent may have configured, in the forms that git accepts.
         place.git(&["init", "-q", "--bare", "inside.git"]);
         let inside = place.root().join("inside.git").display().to_string();

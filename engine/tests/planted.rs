@@ -198,7 +198,7 @@ impl Place {
             );
             let _ = git.ask(Read::CatFile, &["blob", "HEAD:a.rs"]);
             let _ = git.ask(Read::ForEachRef, &["--format=%(push:remotename)", "refs/heads"]);
-            let _ = git.ask(Read::ConfigValue, &["remote.origin.url"]);
+            let _ = git.ask(Read::ConfigValues, &["remote.origin.url"]);
             let paths = Stdin::Bytes(b"ideas/a.md\0dreams/x\0".to_vec());
             let _ = git.ask_if_any(Read::CheckIgnore, &["-z", "--stdin"], paths);
             let _ = git.leads_to("HEAD~1", "HEAD");
@@ -218,7 +218,7 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Runs git as a user would. This must start the injected programs.
+/// Runs git as a user would, which must start many of the canaries.
 fn as_people_do(place: &Place) {
     let doors: [&[&str]; 12] = [
         &["status"],
@@ -312,7 +312,7 @@ fn generated_projects_start_no_planted_program() {
             (state % most as u64) as usize
         };
         let place = Place::new(&gits[draw(gits.len())]);
-        // These move or break the repository, so they are tested only individually, above.
+        // These setups move or break the repository, so they are tested only individually, above.
         let usable: Vec<&Door> = DOORS
             .iter()
             .filter(|door| !matches!(door.name, "git-file" | "common-folder" | "linked-worktree"))

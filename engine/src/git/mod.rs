@@ -2,7 +2,7 @@
 //! project names.
 //!
 //! Queries go to the user's own `git`, because the user will later work with the same program. A
-//! library sometimes gives different answers, for example for tracked files that match an ignore
+//! library sometimes returns different results, for example for tracked files that match an ignore
 //! rule. Git reads configuration and attributes that an agent may have written, and many of them
 //! name programs. Therefore, the following rules apply:
 //!
@@ -73,7 +73,7 @@ const PINNED: [&str; 16] = [
     "color.ui=false",
 ];
 
-/// The name under which git's answers are recorded.
+/// The name of the recorded input that contains git's output.
 const INPUT: &str = "git";
 
 /// The recorded command for querying the current commit.
@@ -99,8 +99,8 @@ pub enum Read {
     ForEachRef,
     /// Prints those of the given paths that are ignored.
     CheckIgnore,
-    /// Prints one configuration value, such as the address of a remote.
-    ConfigValue,
+    /// Prints all values of one setting, such as the addresses of a remote, one per line.
+    ConfigValues,
     /// Lists the settings in the project's own configuration file.
     ConfigList,
     /// Prints the branch that is checked out.
@@ -120,7 +120,7 @@ impl Read {
             Self::DiffIndex => &["diff-index", "--cached"],
             Self::ForEachRef => &["for-each-ref"],
             Self::CheckIgnore => &["check-ignore"],
-            Self::ConfigValue => &["config", "--get"],
+            Self::ConfigValues => &["config", "--get-all"],
             Self::ConfigList => &["config", "--local", "--list", "-z"],
             Self::SymbolicRef => &["symbolic-ref", "--quiet"],
             Self::PackObjects => &["pack-objects"],
@@ -151,11 +151,8 @@ pub enum GitError {
     Unrecorded(#[from] UnrecordedInput),
     /// Git would write through a symbolic link, to a special file, or to a file with several hard
     /// links.
-    #[error("{} is a symbolic link or has several hard links, so git would write to another file; remove it", path.display())]
-    Linked {
-        /// The path of the link or file.
-        path: PathBuf,
-    },
+    #[error("{} is a symbolic link, a special file or a file with several hard links, so git would write elsewhere; remove it", path.display())]
+    Linked { path: PathBuf },
     /// A child cannot get a private git directory for this repository.
     #[error("{}: {why}", path.display())]
     Unsupported {
@@ -163,7 +160,7 @@ pub enum GitError {
         /// The unsupported property of the repository.
         why: &'static str,
     },
-    /// A git folder, or a file in it, cannot be created or read.
+    /// A git folder, or a file in it, cannot be created, read or written.
     #[error("{}: {source}", path.display())]
     Folder {
         path: PathBuf,
@@ -176,7 +173,8 @@ pub enum GitError {
         /// The object's name.
         object: String,
     },
-    /// A file that must be compared, or the list of index entries, cannot be read.
+    /// The project's folder, a file that must be compared, or the list of index entries cannot be
+    /// read.
     #[error("{path}: {why}")]
     Unreadable {
         /// The path of the file relative to the project, the project's path, or `the index`.
@@ -187,8 +185,8 @@ pub enum GitError {
     /// Git exited with an error.
     #[error("git {args} ended with {status}: {stderr}")]
     Failed {
-        /// The arguments that follow the pinned arguments, or only the first of them if the command
-        /// writes.
+        /// The arguments that follow the pinned arguments, or only the command's name if the
+        /// command writes or uses the network.
         args: String,
         /// Git's exit code or signal.
         status: ExitStatus,
@@ -337,7 +335,7 @@ impl Git {
         self.ask_with(Read::DiffTree, &all, Stdin::Bytes(commits))
     }
 
-    /// Returns whether `ancestor` is an ancestor of `descendant`.
+    /// Returns whether `ancestor` is an ancestor of `descendant` or the same commit.
     ///
     /// # Errors
     /// Returns a [`GitError`], for example if one of the commits does not exist.
@@ -367,7 +365,8 @@ impl Git {
         Ok(PathBuf::from(OsStr::from_bytes(path)))
     }
 
-    /// Returns the commit that is checked out, or `None` in a repository without commits.
+    /// Returns the commit that is checked out, or `None` if the checked-out branch has no commits
+    /// yet.
     ///
     /// # Errors
     /// Returns a [`GitError`] if git fails.
@@ -377,12 +376,13 @@ impl Git {
         Ok(out.map(|out| String::from_utf8_lossy(&out).trim().to_owned()))
     }
 
-    /// Returns the full hash of a commit, or `None` if the commit does not exist in this
-    /// repository. `hash` may be abbreviated. Returns `None` if it has fewer than seven digits or
-    /// is not hexadecimal.
+    /// Returns the full hash of a commit. `hash` may be abbreviated to at least seven digits.
+    /// Returns `None` if this repository does not contain the commit, or if `hash` is shorter or
+    /// not hexadecimal.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git cannot be started.
+    /// Returns a [`GitError`] if git cannot be started, or if a replayed recording lacks the
+    /// answer.
     pub fn commit(&self, hash: &str) -> Result<Option<String>, GitError> {
         if hash.len() < 7 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Ok(None);
@@ -400,8 +400,8 @@ impl Git {
         }
         let answer = self.started(args, stdin, Inert::default())?;
         if self.recording.records() {
-            let words = String::from_utf8_lossy(&answer.stderr);
-            let facts = json!({ "status": answer.status, "stderr": words });
+            let stderr = String::from_utf8_lossy(&answer.stderr);
+            let facts = json!({ "status": answer.status, "stderr": stderr });
             self.recording.note(INPUT, &question, facts, Some(&answer.stdout));
         }
         Ok(answer)
@@ -442,14 +442,15 @@ impl Git {
         start(&spec, &Cancel::new().map_err(no_token)?)
     }
 
-    /// Returns the absolute path of git in the first `PATH` entry that is outside every project.
+    /// Searches the `PATH` entries outside every project for git, and returns its absolute path.
     ///
     /// # Errors
     /// Returns an error if git is not found.
     pub fn program(&self) -> Result<PathBuf, SpawnError> {
         let path = self.env.get("PATH").map_or("", String::as_str);
         let git = Path::new("git");
-        // Only entries that contain git are examined, up to the first usable one.
+        // Entries without git are skipped first, because checking whether an entry is inside a
+        // project is slower.
         path.split(':')
             .filter(|entry| Path::new(entry).join(git).exists() && !is_inside(entry, &self.root))
             .find_map(|entry| find_program(git, &self.root, entry).ok())
@@ -517,9 +518,9 @@ fn start(spec: &ChildSpec, cancel: &Cancel) -> Result<Answer, GitError> {
 
 /// Returns the text that identifies a question in recordings.
 fn question(args: &[&str], stdin: &Stdin) -> String {
-    let words = args.join(" ");
+    let command = args.join(" ");
     match stdin {
-        Stdin::Null => words,
-        Stdin::Bytes(bytes) => format!("{words} < {}", Digest::of(bytes)),
+        Stdin::Null => command,
+        Stdin::Bytes(bytes) => format!("{command} < {}", Digest::of(bytes)),
     }
 }

@@ -45,6 +45,9 @@ pub enum PushError {
         /// The remote's address.
         address: String,
     },
+    /// The remote has several addresses, and git would push to each of them.
+    #[error("cannot push to {remote}: it has several addresses, and runner pushes to one")]
+    Several { remote: String },
     /// The temporary repository could not be created, written or removed.
     #[error("{path}: {source}")]
     Folder {
@@ -169,15 +172,19 @@ impl Git {
         if remote.is_empty() {
             return Err(PushError::Nowhere { branch: branch.to_owned() });
         }
-        let mut address = None;
+        let mut addresses = Vec::new();
         for key in ["pushurl", "url"] {
             let key = format!("remote.{remote}.{key}");
-            let found = self.ask_if_any(Read::ConfigValue, &[&key], Stdin::Null)?;
-            let found = found.map(|it| String::from_utf8_lossy(&it).trim_end().to_owned());
-            address = address.or(found);
+            let found = self.ask_if_any(Read::ConfigValues, &[&key], Stdin::Null)?;
+            let found = String::from_utf8_lossy(&found.unwrap_or_default()).into_owned();
+            if addresses.is_empty() {
+                addresses.extend(found.lines().map(str::to_owned));
+            }
         }
-        let Some(address) = address else {
-            return Err(PushError::Nowhere { branch: branch.to_owned() });
+        let address = match addresses.as_slice() {
+            [] => return Err(PushError::Nowhere { branch: branch.to_owned() }),
+            [address] => address.clone(),
+            _ => return Err(PushError::Several { remote }),
         };
         let address = match local(&address) {
             None => address,
@@ -191,9 +198,9 @@ impl Git {
     }
 }
 
-/// Returns `Some(Some(path))` if git interprets an address as a path on this host, and `None` if
-/// the address is on another host. Returns `Some(None)` for a `file:` address that must be refused,
-/// because git interprets it differently if it contains a host or a percent sign.
+/// Returns `Some(Some(path))` if git interprets an address as a path on this host. Returns
+/// `Some(None)` for a `file:` address that must be refused because it does not have the form
+/// `file:///PATH` or contains a percent sign. Returns `None` for all other addresses.
 fn local(address: &str) -> Option<Option<&str>> {
     if let Some(path) = address.strip_prefix("file:") {
         let path = path.strip_prefix("//").filter(|path| path.starts_with('/'));
@@ -214,7 +221,7 @@ fn leads_inside(real: &Path, project: &Path) -> bool {
 }
 
 /// Creates a bare repository without references that reads its objects from these folders. Deletes
-/// the previous contents of `folder`. `hash` is the length of an object name.
+/// the previous contents of `folder`. `hash` is the number of hexadecimal digits in an object name.
 pub(super) fn empty_repository(
     folder: &Path,
     hash: usize,

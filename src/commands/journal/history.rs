@@ -135,9 +135,9 @@ fn text(verdict: &Verdict) -> String {
 /// Returns the URL prefix of commit pages, derived from the URL of the remote `origin`. Returns
 /// `None` if there is no such remote or its URL has another form.
 pub fn commits_at(git: &Git) -> Option<String> {
-    let url = git.ask(Read::ConfigValue, &["remote.origin.url"]).ok()?;
+    let url = git.ask(Read::ConfigValues, &["remote.origin.url"]).ok()?;
     let url = String::from_utf8(url).ok()?;
-    page_of(url.trim())
+    page_of(url.lines().next()?.trim())
 }
 
 fn page_of(url: &str) -> Option<String> {
