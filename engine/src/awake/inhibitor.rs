@@ -8,9 +8,10 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{OFlags, fcntl_setfl};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::inhibitor_command::{SAYS, is_denied};
+use super::inhibitor_command::{HELD, is_denied};
 use super::{InhibitLevel, InhibitScope, InhibitorCommand, SleepInhibition};
 use crate::process::wait::poll_within;
 use crate::time::boot_time;
@@ -21,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Maximum wait for a released process to exit.
 const GRACE: Duration = Duration::from_secs(2);
 /// Maximum number of bytes to read from each of the program's output streams.
-const WORDS: u64 = 4_096;
+const LONGEST_OUTPUT: u64 = 4_096;
 
 /// A request to keep the machine awake.
 #[derive(Clone, Debug)]
@@ -111,7 +112,7 @@ struct InhibitorProcess {
 
 impl InhibitorProcess {
     /// Starts the process and waits until it holds the lock. On failure, returns the program's
-    /// error output as the error.
+    /// error output or another reason.
     fn start(
         means: InhibitorCommand,
         scope: InhibitScope,
@@ -135,7 +136,7 @@ impl InhibitorProcess {
         }
         match holder.confirms_hold()? {
             true => Ok(holder),
-            false => Err(holder.last_words()),
+            false => Err(holder.error_output()),
         }
     }
 
@@ -159,21 +160,24 @@ impl InhibitorProcess {
                 Ok(0) | Err(_) => return Ok(false),
                 Ok(count) => said.extend_from_slice(&chunk[..count]),
             }
-            if said.split(|byte| *byte == b'\n').any(|line| line == SAYS.as_bytes()) {
+            if said.split(|byte| *byte == b'\n').any(|line| line == HELD.as_bytes()) {
                 return Ok(true);
             }
-            if said.len() as u64 > WORDS {
+            if said.len() as u64 > LONGEST_OUTPUT {
                 return Ok(false);
             }
         }
     }
 
     /// Terminates the process and returns its error output as one line.
-    fn last_words(&mut self) -> String {
+    fn error_output(&mut self) -> String {
         self.end();
         let mut said = String::new();
-        if let Some(stderr) = self.child.stderr.take() {
-            let _what_is_there = stderr.take(WORDS).read_to_string(&mut said);
+        // Another process may still hold the other end of the pipe, so the read never waits.
+        if let Some(stderr) = self.child.stderr.take()
+            && fcntl_setfl(&stderr, OFlags::NONBLOCK).is_ok()
+        {
+            let _as_much_as_is_there = stderr.take(LONGEST_OUTPUT).read_to_string(&mut said);
         }
         let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
         let said: String = said.chars().filter(|c| !c.is_control()).collect();
@@ -282,6 +286,12 @@ mod tests {
             keeper.standing().to_string(),
             "not kept awake: Failed to connect to bus: No such file"
         );
+        // Another process keeps the error output open.
+        let script = "exec 3>&1; (exec 1>&- 3>&-; exec tail -f /dev/null --pid=$PPID) & \
+                      echo 'No permission' >&2; exit 1";
+        let denied = self::asked(folder.path(), InhibitorCommand::Logind, script);
+        let reported = Inhibitor::take(&denied).standing().to_string();
+        assert!(reported.contains("No permission"), "{reported}");
         asked.program = None;
         let reported = Inhibitor::take(&asked).standing().to_string();
         assert_eq!(reported, "not kept awake: systemd-inhibit was not found in PATH");

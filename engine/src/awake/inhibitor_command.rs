@@ -19,8 +19,8 @@ pub enum InhibitorCommand {
 }
 
 /// The script's output. `systemd-inhibit` starts the script only after it has the lock.
-pub(super) const SAYS: &str = "held";
-/// A script that prints [`SAYS`] and exits when runner closes the pipe or dies.
+pub(super) const HELD: &str = "held";
+/// A script that prints [`HELD`] and exits when runner closes the pipe or dies.
 const HOLDS: &str = "echo held; while read -r _; do :; done";
 
 impl InhibitorCommand {
