@@ -55,6 +55,9 @@ impl Channel {
     /// Sends one message together with the descriptors `with`.
     pub fn send(&self, message: &impl Serialize, with: &[BorrowedFd<'_>]) -> io::Result<()> {
         let body = serde_json::to_vec(message)?;
+        if body.len() > LARGEST {
+            return Err(Errno::MSGSIZE.into());
+        }
         let length = u32::try_from(body.len()).map_err(|_| Errno::MSGSIZE)?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut control = SendAncillaryBuffer::new(&mut space);

@@ -19,6 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use rustix::io::Errno;
+
+use crate::process::wait::poll_within;
 use crate::sandbox::RequestedHost;
 
 /// Maximum size of a request's head in bytes.
@@ -54,6 +57,25 @@ enum ProxyRequest {
     Other(String),
 }
 
+/// The pause after a connection could not be accepted.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Returns whether a later connection may be accepted.
+fn is_temporary(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(
+        errno,
+        Some(
+            Errno::MFILE
+                | Errno::NFILE
+                | Errno::NOBUFS
+                | Errno::NOMEM
+                | Errno::CONNABORTED
+                | Errno::INTR
+        )
+    )
+}
+
 impl Proxy {
     /// Starts a thread that serves `listener`. `allowed` lists the hosts that the child may reach,
     /// as `host:port` in lower case.
@@ -69,9 +91,17 @@ impl Proxy {
         let listener = TcpListener::from(listener);
         let accepting = proxy.clone();
         thread::Builder::new().spawn(move || {
-            // Accepting a connection fails only if this process has no descriptors left. The child
-            // then gets no more connections.
-            while let Ok((client, _)) = listener.accept() {
+            loop {
+                let client = match listener.accept() {
+                    Ok((client, _)) => client,
+                    // This process has no descriptors left, or the client has gone.
+                    Err(error) if is_temporary(&error) => {
+                        poll_within(&mut [], Some(PAUSE));
+                        continue;
+                    }
+                    // The child gets no more connections.
+                    Err(_) => break,
+                };
                 let proxy = accepting.clone();
                 // The proxy and its accept thread hold one clone each, and this iteration holds a
                 // third.
