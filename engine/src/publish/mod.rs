@@ -59,8 +59,8 @@ use injected_faults::injected;
 /// A target that another program has changed. The target keeps that program's content.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{target} was changed by another program: it holds {found}, which is neither the old nor \
-     the new content"
+    "{target} was changed by another program: found {found}, which is neither the old nor the new \
+     content"
 )]
 pub struct Conflict {
     /// The path of the target.
@@ -82,7 +82,7 @@ pub enum PublishError {
     #[error("the publication stopped halfway: {0}")]
     Conflict(Conflict),
     /// A staged file does not have the expected content.
-    #[error("{staged}, which was staged for {target}, is damaged or lost: it holds {found}")]
+    #[error("{staged}, which was staged for {target}, is damaged or lost: found {found}")]
     Staged {
         /// The target for which the file was staged.
         target: RelPath,
@@ -144,8 +144,10 @@ pub fn publish(
         .and_then(|()| Ok(log.commit_manifest(run, *fence, manifest)?));
     if let Err(error) = recorded {
         // A log that returned an error may still have recorded the manifest.
-        if matches!(log.manifest(run), Ok(None)) {
-            discard(fs, staging)?;
+        if matches!(log.manifest(run), Ok(None))
+            && let Err(other) = discard(fs, staging)
+        {
+            tracing::warn!(error = %other, "the staging folder is removed later");
         }
         return Err(error);
     }
