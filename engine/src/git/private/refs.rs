@@ -44,8 +44,7 @@ pub struct PrivateRefs {
 /// Reads all references in the directory, and ignores entries that git would not have written.
 ///
 /// # Errors
-/// Returns an error if more than 100,000 references have been found while the loose references are
-/// read.
+/// Returns an error if the directory contains more than 100,000 references.
 pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
     let text = |path: &Path, limit| {
         let bytes = read_no_link(path, limit).unwrap_or_default();
@@ -61,16 +60,20 @@ pub fn read(folder: &Path) -> io::Result<PrivateRefs> {
             found.refs.insert(name.to_owned(), object.to_owned());
         }
     }
+    let too_many = || io::Error::other(format!("it has more than {MOST} references"));
     walk(&folder.join("refs"), "refs", DEEPEST, &mut |name, path| {
         let object = text(path, SMALL);
         if is_object(object.trim_end()) && is_name(name) {
             found.refs.insert(name.to_owned(), object.trim_end().to_owned());
         }
         match found.refs.len() > MOST {
-            true => Err(io::Error::other(format!("it has more than {MOST} references"))),
+            true => Err(too_many()),
             false => Ok(()),
         }
     })?;
+    if found.refs.len() > MOST {
+        return Err(too_many());
+    }
     let log = text(&folder.join("logs/refs/stash"), DOCUMENT);
     let entries = log.lines().filter_map(|line| line.split(' ').nth(1));
     found.stashes = entries.filter(|it| is_object(it)).map(str::to_owned).collect();
@@ -187,6 +190,15 @@ mod tests {
         assert_eq!(found.worktrees, [("side".to_owned(), Head::Detached(one))].into());
         assert_eq!(head(&two), Some(Head::Detached(two)));
         assert_eq!(head("ref: ../../x"), None);
+        let many = |count: usize| -> String {
+            (0..count).map(|number| format!("{} refs/heads/n{number}\n", "1".repeat(40))).collect()
+        };
+        fs::write(at("packed-refs"), many(MOST)).unwrap();
+        fs::remove_file(at("refs/heads/a/b")).unwrap();
+        assert_eq!(read(folder.path()).unwrap().refs.len(), MOST);
+        fs::write(at("packed-refs"), many(MOST + 1)).unwrap();
+        let why = read(folder.path()).unwrap_err().to_string();
+        assert!(why.contains("more than"), "{why}");
         remove_links(folder.path()).unwrap();
         assert!(at("refs/heads/link").symlink_metadata().is_err() && at("outside").exists());
     }
