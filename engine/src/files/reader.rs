@@ -168,7 +168,8 @@ pub fn read_text_named(root: &Path, named: impl AsRef<Path>, limit: u64) -> io::
 /// Returns the operating system's error, or an error that contains a [`Refused`].
 pub fn open_host(path: impl AsRef<Path>) -> io::Result<File> {
     let path = path.as_ref();
-    // `O_PATH` does not open the file itself, because opening a device may have side effects.
+    // `O_PATH` checks the type without opening the file, because opening a device may have side
+    // effects.
     let peek = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
     only_regular(&peek)?;
     let file = openat(CWD, path, READ, Mode::empty())?;
@@ -305,8 +306,8 @@ pub(crate) fn read_bounded(file: &mut File, limit: u64) -> io::Result<Option<Vec
 /// The reason why [`regular_at`] could not open a file.
 #[derive(Debug)]
 pub(crate) enum NotOpened {
-    /// The operating system's error. `LOOP` means that a folder in the path is a link, `XDEV` that
-    /// the path leads outside the root.
+    /// The operating system's error. `LOOP` means that a folder in the path is a link. `XDEV` means
+    /// that the path leads outside the root or, with `NO_XDEV`, through a mount point.
     Errno(Errno),
     /// The type of an entry that is not a regular file.
     NotRegular(&'static str),
@@ -331,7 +332,8 @@ pub(crate) fn regular_at(
             Some(what) => Err(NotOpened::NotRegular(what)),
         }
     };
-    // `O_PATH` does not open the file itself, because opening a device may have side effects.
+    // `O_PATH` checks the type without opening the file, because opening a device may have side
+    // effects.
     let none = Mode::empty();
     let peek = OFlags::PATH | OFlags::NOFOLLOW;
     check(&walk_to(&folder, path, peek, none, walk)?)?;

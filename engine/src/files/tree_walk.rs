@@ -1,7 +1,7 @@
 //! Walks and removes folder trees of any depth that another process may change concurrently.
 //!
-//! Every step opens one name relative to an open folder, so no path can become too long, and only
-//! two folders are open at a time. The walk returns through `..`, whose device and inode must match
+//! Every step opens one name relative to an open folder, so no path can become too long, and only a
+//! few folders are open at a time. The walk returns through `..`, whose device and inode must match
 //! the folder from which the walk descended. If another process has moved a folder, the walk
 //! descends again from the root. It must never follow a link, or leave the file system of the root.
 
@@ -56,7 +56,7 @@ struct Level {
 ///
 /// # Errors
 /// Returns the visitor's errors, and an error if the root cannot be opened. A folder that cannot be
-/// read, or that vanishes during the walk, counts as empty.
+/// read, or that vanishes during the walk, is treated as empty.
 pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
     let top = openat(CWD, root, FOLDER, Mode::empty())?;
     let data = fstat(&top)?;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn moved_folders_do_not_lead_away() {
+    fn moved_folders_do_not_lead_outside() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         for path in ["a/b/c/d/e", "a/b/x", "a/y"] {

@@ -1,9 +1,10 @@
 //! Compares the work tree with the index, and the index with `HEAD`, without running filters.
 //!
 //! To compare a file, `git status` and `git diff` run the file's filter, which is a program that
-//! the project names. Here, git only lists the index entries and compares the index with `HEAD`,
-//! which does not involve filters. Each file in the work tree is then compared by its stat data
-//! and, if the stat data differs or cannot be trusted, by the hash of its unfiltered bytes.
+//! the project names. Here, git only lists index entries and untracked files, and compares the
+//! index with `HEAD`, which does not involve filters. Each file in the work tree is then compared
+//! by its stat data and, if the stat data differs or cannot be trusted, by the hash of its
+//! unfiltered bytes.
 //!
 //! ```text
 //! same stat data as the index, and older than the index ───────────> unchanged
@@ -66,8 +67,8 @@ pub enum Untracked {
     Folders,
 }
 
-/// Maps each path that differs, relative to the project, to its change. Changes inside submodules
-/// are not included.
+/// Maps each path that differs to its change. The paths are relative to the project. Changes inside
+/// submodules are not included.
 pub type Changes = BTreeMap<String, Change>;
 
 impl Git {
@@ -393,7 +394,8 @@ pub(super) fn entries<'l>(records: &[&'l [u8]]) -> impl Iterator<Item = Entry<'l
 
 /// Parses one record. Git does not guarantee the format of the stat data. If a value has an
 /// unexpected format, the stat data is treated as unknown, and the file is compared by its bytes.
-/// If the lines themselves are not as expected, a record is not an entry, and the comparison fails.
+/// If a record does not consist of the expected lines, it is not an entry, and the comparison
+/// fails.
 fn entry(record: &[u8]) -> Option<Entry<'_>> {
     let (head, after) = record.split_at(memchr(0, record)?);
     let (stat, flags) = debug(&after[1..]).map_or((None, 0), |(stat, flags)| (Some(stat), flags));
@@ -438,7 +440,8 @@ fn debug(lines: &[u8]) -> Option<(Stat, u32)> {
 struct Compared<'l> {
     /// The paths with a merge conflict.
     unmerged: Vec<&'l Path>,
-    /// The paths whose stat data shows a change.
+    /// The paths whose file is missing, has another type, or is in a folder that was replaced by a
+    /// link.
     edited: Vec<&'l Path>,
     /// The entries whose bytes must be compared, each with its stat data and whether that data
     /// matches the index.
@@ -498,13 +501,13 @@ fn compare_stats<'l>(
         match stat.filter(|_| !linked.contain(root, entry.path)) {
             None => compared.edited.push(entry.path),
             Some(stat) => {
-                // A size of zero belongs to an empty file or was recorded to force a comparison of
-                // the bytes.
+                // Git records a size of zero for an empty file, or to force a comparison of the
+                // bytes.
                 let whole = |known: &Stat| known.size != 0 || entry.is_empty_blob();
                 let known = entry.stat.as_ref().filter(|known| whole(known));
                 let same = known.is_some_and(|known| known.fits(&stat));
-                // A file that was modified at the same time as the index may have changed again
-                // within the timestamp's resolution.
+                // A file that was modified when the index was written, or later, may have changed
+                // again within the timestamp's resolution.
                 if !same || stat.mtime >= written {
                     compared.unsure.push((entry, stat, same));
                 }

@@ -1,5 +1,5 @@
-//! Checks properties that hold for any output of git. A fuzz target and a test that generates its
-//! own input call these functions.
+//! Checks properties that the parsers have for any output of git. A fuzz target and a test that
+//! generates its own input call this module.
 //!
 //! This module must never call git.
 
@@ -13,7 +13,7 @@ use super::private::refs::{Head, head};
 /// Panics if a property does not hold.
 pub fn output(bytes: &[u8]) {
     let nuls = bytes.iter().filter(|byte| **byte == 0).count();
-    assert!(records(bytes).len() <= nuls, "each entry contains a NUL");
+    assert!(records(bytes).len() <= nuls, "each record contains a NUL");
     assert!(entries(&records(bytes)).count() <= nuls, "each record is at most one entry");
     for length in [20, 32] {
         let Some(tree) = tree_entries(bytes, length) else { continue };
@@ -32,7 +32,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_output_is_parsed(parts in prop::collection::vec(
+        fn any_output_satisfies_the_properties(parts in prop::collection::vec(
             prop_oneof![
                 prop::collection::vec(any::<u8>(), 0..40),
                 prop::sample::select(vec![

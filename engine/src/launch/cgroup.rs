@@ -5,8 +5,8 @@
 //! is mounted, even alongside a cgroup v1 tree. Its name, `runner-<marker>.<pid>`, lets recovery
 //! find the group of a run. If the memory and process controllers are delegated, the kernel
 //! enforces the run's limits on the group. Otherwise, the group only keeps the processes together.
-//! If no group can be created, the launcher is only a subreaper for the child's processes, and the
-//! applied sandbox reports that.
+//! If no group can be created, the applied sandbox reports which other mechanism kills the child's
+//! processes.
 //!
 //! A group whose controllers are enabled for its subgroups cannot contain processes. In one of
 //! runner's systemd units with `Delegate=`, all of the unit's processes are therefore moved into a
@@ -53,7 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) enum StartError {
     /// The group cannot contain processes.
     Group,
-    /// The program cannot be executed.
+    /// The program cannot be started.
     Program(io::Error),
 }
 
@@ -103,8 +103,9 @@ impl ControlGroup {
         }
     }
 
-    /// Sets the group's limits, `memory` in bytes, where their controllers are delegated, and
-    /// returns whether the kernel enforces the limits on memory and on processes.
+    /// Sets the group's limits where their controllers are delegated. `memory` is in bytes. Returns
+    /// whether the kernel enforces the limit on memory, and whether it enforces the limit on
+    /// processes.
     pub fn limit(&self, memory: Option<u64>, processes: u64) -> (bool, bool) {
         let set = |file: &str, value: u64| {
             let path = self.own.join(file);
@@ -228,7 +229,7 @@ fn split(home: PathBuf) -> (PathBuf, PathBuf) {
     (above.clone(), above)
 }
 
-/// Returns whether a group belongs to a systemd service that `runner setup` installed.
+/// Returns whether a group has the name of a systemd service that `runner setup` installs.
 fn is_of_runner(unit: &Path) -> bool {
     let name = unit.file_name().and_then(std::ffi::OsStr::to_str);
     name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(".service"))

@@ -42,13 +42,13 @@ pub(super) fn start(command: &mut Command, group: BorrowedFd<'_>) -> Result<Pid,
     let (mut reader, mut writer) = io::pipe().map_err(CloneError::Program)?;
     // SAFETY: no other thread exists, so the copy is consistent.
     let Some(child) = unsafe { copy_process(group) }? else {
-        // The pipe is closed when the program is executed, and this call returns only on failure. A
+        // The pipe is closed when the program is executed, and `exec` returns only on failure. A
         // panic must not unwind into the copied stack frames of the callers.
         let error = catch_unwind(AssertUnwindSafe(|| command.exec()));
         let error = error.ok().and_then(|error| error.raw_os_error()).unwrap_or(libc::EINVAL);
         let _ = writer.write_all(&error.to_ne_bytes());
-        // SAFETY: the call only terminates the copy. It skips the clean-up, which belongs to the
-        // original.
+        // SAFETY: the call only terminates the copy. It skips the clean-up, which only the original
+        // may perform.
         unsafe { libc::_exit(127) }
     };
     drop(writer);

@@ -1,11 +1,11 @@
 //! Restricts and starts the program, and implements the first process inside a mount view.
 //!
-//! A thread drops all capabilities, applies Landlock and the system call filter, starts the program
-//! and exits. The program inherits the thread's restrictions. The rest of this process stays
-//! unrestricted so that it can wait for the program.
+//! A thread applies Landlock, drops all capabilities, installs the system call filter, starts the
+//! program and exits. The program inherits the thread's restrictions. The rest of this process
+//! stays unrestricted so that it can wait for the program.
 //!
 //! ```text
-//! plan ──check paths──> thread: capabilities, Landlock, seccomp, spawn ──> started
+//! plan ──check paths──> thread: Landlock, capabilities, seccomp, spawn ──> started
 //!                                         orders: signal   CHLD: reap  ──> ended
 //! ```
 

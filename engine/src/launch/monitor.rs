@@ -1,8 +1,8 @@
 //! Samples the memory, tasks and processor time of a process tree.
 //!
 //! Memory and tasks are sampled where no control group limits them. Where a control group limits
-//! the tasks, the monitor checks whether the kernel has refused to start one, so that the run ends
-//! in the same way as when a sample exceeds a limit. The cost of a sample is proportional to the
+//! the tasks, the monitor checks whether the kernel has refused to start one. The run then ends in
+//! the same way as when a sample exceeds a limit. The cost of a sample is proportional to the
 //! number of processes, so sampling takes at most a tenth of the time, except when a sample must be
 //! confirmed. Between two samples, a tree can exceed its limits unnoticed. The report contains the
 //! value of the sample that ended the run. Memory that several processes share is counted once if
@@ -91,11 +91,11 @@ impl InSockets {
         Self { before: meminfo("Shmem:"), waiting: None }
     }
 
-    /// Returns an estimate of the memory in these sockets. Each socket beyond the first
-    /// [`FREE_SOCKETS`] counts as full buffers. If files have been waiting in the sockets for at
-    /// least [`WAITING`], the estimate includes the growth of the machine's shared memory that no
-    /// process in the tree accounts for. `shared` returns the machine's shared memory without the
-    /// part that the tree's processes account for.
+    /// Returns an estimate of the memory in these sockets. For each socket beyond the first
+    /// [`FREE_SOCKETS`], the estimate includes full buffers. If files have been waiting in the
+    /// sockets for at least [`WAITING`], the estimate includes the growth of the machine's shared
+    /// memory that no process in the tree accounts for. `shared` returns the machine's shared
+    /// memory without the part that the tree's processes account for.
     fn memory(
         &mut self,
         sockets: &BTreeMap<u64, u64>,

@@ -11,15 +11,17 @@ use crate::process::ExitStatus;
 use crate::sandbox::resolve::ResolvedSandbox;
 use crate::sandbox::{AppliedSandbox, Overuse, RequestedHost, Sandbox, SandboxError};
 
-/// The program to start and its sandbox. This is the first message, and it carries the program's
-/// standard streams.
+/// The program to start and its sandbox. This is the first message. It carries the program's
+/// standard input. The plan for the first process inside a mount view carries all three standard
+/// streams.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LaunchPlan {
     pub program: PathBuf,
     pub args: Vec<OsString>,
     /// The program's working folder.
     pub cwd: PathBuf,
-    /// The program's complete environment.
+    /// The program's environment. The launcher adds the marker and, where they apply, `TMPDIR` and
+    /// the proxy's variables.
     pub env: BTreeMap<String, String>,
     pub marker: String,
     pub sandbox: Sandbox,
@@ -87,8 +89,7 @@ impl LaunchRefusal {
     }
 }
 
-/// A command sent from a run to its launcher after the plan, or from the launch supervisor to the
-/// first process inside the mount view.
+/// A command from the launch supervisor to the first process inside the mount view.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchOrder {
     /// Sends this signal to the program's process group.

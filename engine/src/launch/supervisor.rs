@@ -232,7 +232,7 @@ impl<'a> LaunchSupervisor<'a> {
             requested: Vec::new(),
             limits: self.limits.clone(),
         };
-        self.tell_started(containment);
+        self.report_started(containment);
         Ok(())
     }
 
@@ -306,7 +306,7 @@ impl<'a> LaunchSupervisor<'a> {
                 containment.limits.clone_from(&self.limits);
                 containment.tree = self.tree(TreeControl::Namespace);
                 containment.made_of.insert(0, "bubblewrap".to_owned());
-                self.tell_started(containment);
+                self.report_started(containment);
                 self.inner = Some((ours, said));
                 Ok(StartResult::Started)
             }
@@ -452,7 +452,7 @@ impl<'a> LaunchSupervisor<'a> {
         if self.group.is_some() { TreeControl::Cgroup } else { otherwise }
     }
 
-    fn tell_started(&self, containment: AppliedSandbox) {
+    fn report_started(&self, containment: AppliedSandbox) {
         // If sending fails, runner has exited, and the closed socket will show that.
         let _ = self.channel.send(&LaunchReport::Started(containment), &[]);
     }

@@ -3,10 +3,10 @@
 //!
 //! Larger folders are checked less often, so that checks never take more than a twentieth of the
 //! time. Between two checks, a child can exceed the quota by as much as it writes in that time, but
-//! no single file can exceed the file size limit. Files held open by the child's processes count
-//! even if they no longer have a name. Files waiting in a socket, which no process holds open, are
-//! estimated from the drop in the file system's free space. A check must never follow a link or
-//! leave the file system.
+//! no single file can exceed the file size limit. Files held open by the child's processes are
+//! counted even if they no longer have a name. Files waiting in a socket, which no process holds
+//! open, are estimated from the drop in the file system's free space. A check must never follow a
+//! link or leave the file system.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -108,8 +108,8 @@ struct DiskUsage {
 }
 
 impl DiskUsage {
-    /// Subtracts allocated blocks, so the holes of a sparse file do not count. An empty file counts
-    /// as one block, because it also takes up space in the file system.
+    /// Subtracts allocated blocks, so the holes of a sparse file do not count. An empty file is
+    /// counted as one block, because it also takes up space in the file system.
     fn take(&mut self, blocks: u64) -> io::Result<()> {
         let left = self.left.checked_sub(blocks.max(1) * 512);
         self.left = left.ok_or(io::ErrorKind::QuotaExceeded)?;

@@ -57,7 +57,7 @@ pub struct Ended {
     pub stderr_truncated: bool,
     /// The time since boot at which the child started.
     pub started: Duration,
-    /// The time since boot by which the child's whole process tree had exited.
+    /// The time since boot at which the sweep of the child's process tree was complete.
     pub ended: Duration,
     /// The number of processes that had to be killed, not including the child.
     pub killed: usize,

@@ -47,7 +47,7 @@ pub enum OutputVerdict {
 /// `on_output` receives the kept part of each stream as it arrives, in chunks of any size.
 ///
 /// # Errors
-/// Returns an error if no process was started. Returns [`SpawnError::Io`] if the started child
+/// Returns an error if the program was not started. Returns [`SpawnError::Io`] if the started child
 /// could not be watched and was killed.
 pub fn run(
     spec: &ChildSpec,
@@ -98,7 +98,7 @@ pub fn run(
     if launcher.as_ref().is_some_and(|launcher| launcher.said.sandboxed_tree_ended()) {
         owned.exclude_others();
     }
-    let mut buried = owned.kill_rest();
+    let mut killed = owned.kill_rest();
     let filled = room.is_some_and(|room| room.is_over_at_end());
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
@@ -125,8 +125,8 @@ pub fn run(
             why: "the launcher ended without a report".to_owned(),
         });
     }
-    buried.count += said.killed;
-    buried.survivors += said.survivors;
+    killed.count += said.killed;
+    killed.survivors += said.survivors;
     Ok(Ended {
         containment: said.containment,
         // KILL was sent. If it did not take effect, `survivors` is nonzero.
@@ -143,9 +143,9 @@ pub fn run(
         stderr_truncated: supervisor.truncated(Stream::Stderr),
         started,
         ended: boot_time(),
-        killed: buried.count,
+        killed: killed.count,
         lingered: supervisor.lingered(),
-        survivors: buried.survivors,
+        survivors: killed.survivors,
     })
 }
 
@@ -285,8 +285,8 @@ fn refused(program: PathBuf, refusal: LaunchRefusal) -> SpawnError {
     }
 }
 
-/// Converts a spawn error. The program and the working folder existed shortly before, so something
-/// else is missing.
+/// Converts a spawn error. The program and the working folder existed shortly before, so `ENOENT`
+/// means that something else is missing.
 fn spawn_error(program: PathBuf, error: io::Error) -> SpawnError {
     let why = match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NOENT) => "the interpreter or loader that it names does not exist",

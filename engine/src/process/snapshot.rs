@@ -29,7 +29,7 @@ pub(crate) struct Stat {
     pub group: u32,
     /// The CPU time used by the process and by the children that it has reaped, in clock ticks.
     pub ticks: [u64; 2],
-    /// The number of threads. A thread that has exited counts until it is reaped.
+    /// The number of threads. A thread that has exited is included until it is reaped.
     pub threads: u64,
     pub start: u64,
 }
@@ -74,8 +74,8 @@ fn is_same(before: &Snapshot, after: &Snapshot) -> bool {
     before.values().map(key).eq(after.values().map(key))
 }
 
-/// Reads the process `root` and its descendants once. Returns `None` if the children of `root`
-/// cannot be listed.
+/// Reads the process `root` and its descendants once. Returns `None` if `root` does not exist or
+/// its children cannot be listed.
 fn walk(root: u32) -> Option<Snapshot> {
     let mut found = Snapshot::from([(root, stat(root)?)]);
     let mut next = children(root)?;

@@ -1,8 +1,9 @@
 //! The specification of a child, and the checks performed before it is spawned.
 //!
-//! A child gets exactly the environment in its specification. The program is looked up in the
-//! `PATH` of that environment, so that errors can name the folders that were searched. This module
-//! must never read runner's own environment, and never search the current folder.
+//! A child gets the environment in its specification and the variables that this crate adds. The
+//! program is looked up in the `PATH` of that environment, so that errors can name the folders that
+//! were searched. This module must never read runner's own environment, and never search the
+//! current folder.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,7 +33,8 @@ pub struct ChildSpec {
     pub args: Vec<OsString>,
     /// The program's working folder.
     pub cwd: PathBuf,
-    /// The program's complete environment. Only `RUNNER_RUN` is added to it.
+    /// The program's environment. `RUNNER_RUN` is added to it. The launcher also adds `TMPDIR` and
+    /// the proxy's variables, where they apply.
     pub env: BTreeMap<String, String>,
     /// The child's standard input.
     pub stdin: Stdin,

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn only_exit_grace_applies_after_result() {
+    fn exit_grace_applies_after_result() {
         let mut child = supervisor();
         assert_eq!(child.handle(output(5), at(1)), []);
         assert_eq!(child.handle(SupervisorEvent::Result, at(1)), []);

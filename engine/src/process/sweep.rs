@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The processes of a tree are found in four ways: by the child's process group, by descent from
-//! the child, by the marker in their environment, and by adoption, because processes that lose
-//! their parent are reparented to this subreaper. The child itself stays a zombie until the group
-//! is dead, so that its process id cannot identify another group.
+//! the child, by the marker in their environment, and by adoption. A process that loses its parent
+//! is adopted by this subreaper. The child itself stays a zombie until the group is dead, so that
+//! its process id cannot identify another group.
 //!
 //! This module must never reap a child that another part of this process is waiting for. It reaps
 //! only registered children and adopted processes outside this process's own group. A process that
@@ -67,7 +67,7 @@ pub(super) struct Owned {
     since: u64,
     seen: BTreeSet<(u32, u64)>,
     killed: usize,
-    buried: bool,
+    finished: bool,
     extent: TreeExtent,
 }
 
@@ -93,7 +93,7 @@ impl Owned {
             since,
             seen: BTreeSet::new(),
             killed: 0,
-            buried: false,
+            finished: false,
             extent,
         })
     }
@@ -155,7 +155,7 @@ impl Owned {
     }
 
     fn kill_now(&mut self) -> Killed {
-        self.buried = true;
+        self.finished = true;
         let pid = self.child.id();
         if self.extent == TreeExtent::ChildOnly && matches!(self.status(), Ok(Some(_))) {
             let mut children = children();
@@ -189,7 +189,7 @@ impl Owned {
 
 impl Drop for Owned {
     fn drop(&mut self) {
-        if !self.buried {
+        if !self.finished {
             self.kill_now();
         }
     }

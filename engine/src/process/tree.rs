@@ -245,8 +245,8 @@ fn environment_end(line: &[u8]) -> Option<u64> {
     fields.split_ascii_whitespace().nth(48)?.parse().ok()
 }
 
-/// Returns `seeds` and all their descendants. This process and its ancestors are omitted, and their
-/// descendants are not added.
+/// Returns `seeds` and all their descendants. This process and its ancestors are never included,
+/// not even as seeds.
 pub(super) fn with_descendants(all: &Snapshot, seeds: BTreeSet<u32>) -> BTreeSet<u32> {
     let spared = ourselves_and_ancestors(all);
     let mut members: BTreeSet<u32> = seeds.difference(&spared).copied().collect();

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! This code must never write into an existing file, never replace content that it has not
-//! compared, and never remove a file unless another name for the same file remains.
+//! compared, and never remove a file unless its content remains under another name.
 
 use std::collections::BTreeSet;
 

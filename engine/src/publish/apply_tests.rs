@@ -1,8 +1,8 @@
-//! Tests applying a manifest to a disk on which one operation fails, either alone or while another
-//! program changes a file.
+//! Tests the application of a manifest to a disk on which one operation fails, either alone or
+//! while another program changes a file.
 //!
-//! A disk error must never count as a conflict or as success, and a change by another program must
-//! never be lost.
+//! A disk error must never be reported as a conflict or as success, and a change by another program
+//! must never be lost.
 
 use std::fs;
 use std::io;

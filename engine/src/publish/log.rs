@@ -33,8 +33,8 @@ pub enum LogError {
     /// The run's outcome is already committed.
     #[error("the outcome of run {run} is already committed")]
     Settled { run: RunId },
-    /// The database or a marker file failed.
-    #[error("the record of publications could not be used")]
+    /// The database or a marker file could not be read or written.
+    #[error("the publication log could not be read or written")]
     Store(#[source] Box<dyn Error + Send + Sync>),
 }
 

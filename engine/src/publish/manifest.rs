@@ -112,7 +112,7 @@ impl Manifest {
 
     /// Returns the path at which a removed target is kept until the outcome is committed.
     pub fn removed_name(&self, index: usize) -> RelPath {
-        self.staging.join(&format!("removed-{index}")).expect("a word and a number form a name")
+        self.staging.join(&format!("removed-{index}")).expect("a prefix and number form a name")
     }
 }
 

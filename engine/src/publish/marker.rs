@@ -16,7 +16,7 @@
 //! must never be split, and a marker must never be overwritten in place.
 //!
 //! Rejected: recording these commits in the database. A run commits many times, and a commit could
-//! not be finished if the database were on another machine than the tree.
+//! not be finished if the database and the tree were on different machines.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -178,8 +178,8 @@ pub fn list(fs: &impl MarkerFs, folder: &RelPath) -> Result<Vec<RelPath>, FsErro
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Reads the marker at `path`. Returns `None` if it does not exist, is unreadable, or was written
-/// by another program.
+/// Reads the marker at `path`. Returns `None` if the file does not exist, is not a valid marker, or
+/// was written by another program.
 ///
 /// # Errors
 /// Returns an error if the disk operation fails.
@@ -204,7 +204,7 @@ pub fn inspect(fs: &impl MarkerFs, path: &RelPath) -> Result<Option<Marker>, FsE
 /// idempotent, even after an interruption.
 ///
 /// # Errors
-/// Returns the errors of [`recover`].
+/// Returns the errors of [`recover`], and an error if a marker cannot be listed, read or synced.
 pub fn settle(
     fs: &impl MarkerFs,
     folder: &RelPath,

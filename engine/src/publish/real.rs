@@ -86,7 +86,7 @@ impl RealFs {
     ///
     /// # Errors
     /// Returns [`FsFailure::NotAFile`] if the path is not a folder or goes through a link, a file
-    /// or a mount point.
+    /// or a mount point, and another [`FsFailure`] if the folder cannot be opened.
     pub fn hold(&self, path: &RelPath) -> Result<Option<Self>, FsError> {
         const ACT: &str = "open the folder";
         let walk = |flags: OFlags| {
@@ -136,7 +136,7 @@ impl RealFs {
     ///
     /// # Errors
     /// Returns [`FsFailure::NotAFile`] if the path is not a regular file or goes through a link, a
-    /// file or a mount point.
+    /// file or a mount point, and another [`FsFailure`] if the file cannot be opened.
     pub fn regular(&self, path: &RelPath) -> Result<Option<Regular>, FsError> {
         const ACT: &str = "read";
         let (file, stat) = match regular_at(&self.root, Path::new(path.as_str()), WALK) {
@@ -176,8 +176,8 @@ impl RealFs {
             .map_err(fail(ACT, path))
     }
 
-    /// Returns the device of the deepest existing folder above `path`, because files cannot be
-    /// renamed across devices.
+    /// Returns the device of the deepest existing folder above `path`. Files cannot be renamed
+    /// across devices.
     ///
     /// # Errors
     /// Returns an error if the path cannot be resolved.

@@ -236,7 +236,7 @@ fn errors_name_the_target_and_content() {
     fs::remove_file(disk.at("d/a")).unwrap();
     let error = publish(&disk.fs, &mut disk.log, &manifest).unwrap_err().to_string();
     assert!(error.starts_with("nothing was published: d/a was changed"), "{error}");
-    assert!(error.contains("it holds nothing"), "{error}");
+    assert!(error.contains("found nothing"), "{error}");
     let error = disk.fs.sync_file(&rel("d/a")).unwrap_err().to_string();
     assert_eq!(error, "cannot sync d/a: it does not exist");
 }

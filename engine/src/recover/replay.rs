@@ -93,7 +93,8 @@ pub(super) fn replay(
 /// Removes a settled run's staged files. The caller must hold the deciding lock.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. The next tick retries any files that cannot be removed yet.
+/// Returns a [`StoreError`] if the database fails. If files cannot be removed yet, the next tick
+/// tries again.
 pub fn sweep(store: &mut Store, run: &RunRow, now: Timestamp) -> Result<(), StoreError> {
     let RunState::Settled { staging: Some(staging), execution: Some(execution), .. } = &run.state
     else {

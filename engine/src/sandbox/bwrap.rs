@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use super::private_git::Cover;
 use super::resolve::{ResolvedPath, ResolvedSandbox, on_the_way, within_any};
 
-/// The paths where [`find`] looks for bubblewrap. `PATH` is never searched, because another user
-/// may have set it.
+/// The paths where [`find`] looks for bubblewrap. `PATH` is never searched, because it may contain
+/// folders that other users or agents can write to.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
 /// Folders that contain sockets and temporary files of other programs. The child gets private ones
@@ -100,8 +100,8 @@ pub fn options(view: &MountView<'_>) -> Vec<OsString> {
             line.mount("--ro-bind", &path, &path);
         }
     }
-    // Deeper paths are mounted over higher ones. At the same path, a protected path is mounted
-    // last.
+    // Deeper paths are mounted over higher ones. Each path gets one mount, and a later insertion
+    // replaces an earlier one.
     let mut mounts: BTreeMap<&Path, Mount<'_>> = BTreeMap::new();
     for place in &view.real.hide {
         let hidden = if place.folder { Mount::Empty } else { Mount::Null };

@@ -58,9 +58,10 @@ fn restrict(program: &Path, inert: &Inert) -> Result<(), SandboxError> {
     syscalls::refuse(syscalls::SyscallRules { network: false, sockets: false, processes: false })
 }
 
-/// Returns the files that the kernel opens to start `program`. The list is empty for a script,
-/// because its interpreter may need other files. Landlock then does not restrict which files can be
-/// executed, and only the system call filter refuses new processes.
+/// Returns the files that the kernel opens to start `program`. The list is empty if `program` is
+/// not a 64-bit ELF file but, for example, a script, whose interpreter may need other files.
+/// Landlock then does not restrict which files can be executed, and only the system call filter
+/// refuses new processes.
 fn executables(program: &Path) -> Vec<PathBuf> {
     let Ok(real) = fs::canonicalize(program) else {
         return Vec::new();
@@ -77,7 +78,7 @@ fn executables(program: &Path) -> Vec<PathBuf> {
 /// # Errors
 /// Returns an error if the file is not a 64-bit ELF file or cannot be read.
 fn loader(program: &Path) -> io::Result<Option<PathBuf>> {
-    // Every linker writes the headers and the loader's name into the first page of its output.
+    // Linkers write the headers and the loader's name near the beginning of the file.
     let mut head = Vec::new();
     open_host(program)?.take(64 * 1024).read_to_end(&mut head)?;
     let bad = || io::Error::from(io::ErrorKind::InvalidData);

@@ -1,8 +1,8 @@
 //! Compares the paths that a child must not write to, before and after the child runs.
 //!
-//! A mount protects a file, not a name. If another program on the host replaces a kept file by
-//! renaming another file over it, as most editors and git do, the kernel removes the mount in every
-//! view, and the child can then write to the new file. The kept paths are therefore compared after
+//! A mount protects a file, not a name. Another program on the host may replace a kept file by
+//! renaming another file over it, as most editors and git do. The kernel then removes the mount in
+//! every view, and the child can write to the new file. The kept paths are therefore compared after
 //! the child has exited. A folder whose device and inode are unchanged has kept its mount, which
 //! covers everything in it; a file must also have unchanged content. This module must never restore
 //! or change a kept path.
@@ -76,7 +76,9 @@ pub fn changed(paths: &[KeptPath]) -> Vec<String> {
                 kept.path.display(),
                 copy.display()
             ),
-            None => format!("{} was created or replaced during the run", kept.path.display()),
+            None => {
+                format!("{} was created, replaced or removed during the run", kept.path.display())
+            }
         })
         .collect()
 }

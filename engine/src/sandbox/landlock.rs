@@ -202,7 +202,8 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
             continue;
         }
         // No entry can be added to or removed from the folder itself. Its current entries can be
-        // read and, except for the kept paths, written. A hidden path cannot be read either.
+        // read and, except for the kept paths, written. A hidden path can be neither read nor
+        // written.
         let hidden = real.hide.iter().map(|hidden| hidden.path.as_path());
         let hidden: Vec<&Path> = hidden.filter(|path| protected.contains(path)).collect();
         rules.push((
@@ -219,8 +220,8 @@ fn rules(wanted: &LandlockRules<'_>, abi: ABI) -> Vec<(PathBuf, BitFlags<AccessF
     rules
 }
 
-/// Returns the existing paths beneath `root` that are neither in `avoid` nor above or beneath a
-/// path in `avoid`.
+/// Returns the topmost existing paths at or beneath `root` that neither are nor contain a path in
+/// `avoid`. Symbolic links are omitted.
 fn around(root: &Path, avoid: &[&Path]) -> BTreeSet<PathBuf> {
     if avoid.contains(&root) {
         return BTreeSet::new();

@@ -7,8 +7,8 @@
 //!                               └─ syscalls  calls that neither of them can refuse (seccomp)
 //! ```
 //!
-//! A job names the paths that it may write, a backend adds the state folders of its program, and
-//! the launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program
+//! A job names the paths that it may write, and a backend adds the state folders of its program.
+//! The launcher (`runner __launch`, [`crate::launch`]) sets up the sandbox before the program
 //! starts. The launcher must never weaken the request: if it cannot set up any part of the sandbox,
 //! it fails.
 //!
@@ -18,8 +18,8 @@
 //! cover the protected path instead, and even a missing path once a placeholder exists there, so
 //! with bubblewrap the folder stays usable. Landlock does not control changes to modes, owners,
 //! times and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses the
-//! former, and an empty `/run` hides the latter. The sandbox level is therefore `full` with
-//! bubblewrap and `files-only` without it.
+//! changes. An empty `/run` and a mount over each other socket hide the sockets. The sandbox level
+//! is therefore `full` with bubblewrap and `files-only` without it.
 
 pub mod bwrap;
 pub mod inert;
@@ -65,14 +65,15 @@ pub struct Sandbox {
     pub write: Vec<PathBuf>,
     /// Paths beneath `write` that must never be written or created.
     pub keep: Vec<PathBuf>,
-    /// Kept paths that runner itself writes while a child runs. Their content is not compared.
+    /// Kept paths that runner itself writes while a child runs. They are not compared after the
+    /// child has exited.
     pub own: Vec<PathBuf>,
     /// The private git directory of a child that may commit.
     pub git: Option<Box<PrivateGit>>,
-    /// Paths that must stay hidden from the child: it can neither read nor write them nor connect
+    /// Paths that must be hidden from the child: it can neither read them, write them nor connect
     /// to them. Paths beneath them that are listed in `write` are exempt.
     pub hide: Vec<PathBuf>,
-    /// Paths beneath `hide` that the child may still read. They stay read-only.
+    /// Paths beneath `hide` that the child may still read. They are read-only.
     pub show: Vec<PathBuf>,
     /// Whether the child may use the network.
     pub network: bool,
@@ -108,8 +109,8 @@ pub struct FolderQuota {
 pub struct ResourceLimits {
     /// Maximum size of a file that the child writes, in bytes. Default: 1 GiB.
     pub file_bytes: u64,
-    /// Maximum number of open descriptors for each of the child's processes. Default: 4096, or the
-    /// host's own limit.
+    /// Maximum number of open descriptors for each of the child's processes. Default: 4096. A lower
+    /// limit of the host stays in effect.
     pub open_files: u64,
     /// Maximum memory of the child's process tree, in bytes. Default: three quarters of the
     /// machine's memory.
@@ -457,7 +458,7 @@ mod tests {
 
     #[test]
     fn sandbox_level_depends_on_working_mechanisms() {
-        // `/bin/true` stands for a working bubblewrap, `/bin/false` for one that fails.
+        // `/bin/true` acts as a working bubblewrap, and `/bin/false` as one that fails.
         let (works, fails) = (Path::new("/bin/true"), Path::new("/bin/false"));
         let full = |parts: &[&str]| Available {
             level: Some(SandboxLevel::Full),

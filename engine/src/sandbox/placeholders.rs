@@ -17,8 +17,7 @@
 //! exclusively is the last. All of this happens under another lock, which is held only while a few
 //! files are handled. The locks of a killed holder are released with its process.
 //!
-//! This module must never remove an entry that is not empty or that has changed since it was
-//! created.
+//! At a missing path, this module must never remove anything but an empty folder.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

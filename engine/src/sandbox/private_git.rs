@@ -67,7 +67,7 @@ pub struct Cover {
 }
 
 impl PrivateGit {
-    /// Returns the mounts of a child's view, outermost first.
+    /// Returns the mounts that replace the work tree's `.git` in a child's view, outermost first.
     pub fn covers(&self) -> Vec<Cover> {
         let cover = |from: PathBuf, to: PathBuf| Cover { from, to, writable: false };
         if !self.is_folder {
@@ -86,7 +86,8 @@ impl PrivateGit {
         all
     }
 
-    /// Writes the paths of the borrowed objects, as the child sees them.
+    /// Writes the path of the borrowed objects, as the child sees it, to each repository's
+    /// `alternates` file.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.

@@ -21,7 +21,7 @@ use crate::process::wait::poll_within;
 /// is overloaded.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of bubblewrap's error output to include in a report.
-const WORDS: u64 = 400;
+const LONGEST_ERROR: u64 = 400;
 
 /// Uses `bwrap` to run a no-op program in new namespaces.
 ///
@@ -75,7 +75,7 @@ fn stderr_text(child: &mut Child) -> String {
     };
     let mut said = Vec::new();
     if fcntl_setfl(&stderr, OFlags::NONBLOCK).is_ok() {
-        let _as_much_as_is_there = stderr.take(WORDS).read_to_end(&mut said);
+        let _as_much_as_is_there = stderr.take(LONGEST_ERROR).read_to_end(&mut said);
     }
     String::from_utf8_lossy(&said).split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -30,9 +30,10 @@ pub struct ResolvedSandbox {
     pub write: Vec<ResolvedPath>,
     /// Paths beneath `write` that must never be written or created.
     pub keep: Vec<ResolvedPath>,
-    /// The first missing component of each kept path that does not exist. It must not be created.
+    /// The shortest missing prefix of each kept path that does not exist. The child must not create
+    /// it.
     pub missing: Vec<PathBuf>,
-    /// Paths that must stay hidden from the child.
+    /// Paths that must be hidden from the child.
     pub hide: Vec<ResolvedPath>,
     /// Paths beneath `hide` that the child may read.
     pub show: Vec<ResolvedPath>,
@@ -41,8 +42,8 @@ pub struct ResolvedSandbox {
 /// Resolves every path of the sandbox.
 ///
 /// # Errors
-/// Returns [`SandboxError::Path`] for a path that is relative, goes through a symbolic link, or
-/// cannot be read.
+/// Returns [`SandboxError::Path`] for a path that is not absolute, has a `.` or `..` component,
+/// contains a symbolic link, or cannot be opened.
 pub fn resolve(sandbox: &Sandbox) -> Result<ResolvedSandbox, SandboxError> {
     let mut real = ResolvedSandbox::default();
     let temp = sandbox.temp.iter();
@@ -165,8 +166,8 @@ pub fn unchanged(place: &ResolvedPath) -> bool {
         .is_ok_and(|data| (data.dev(), data.ino()) == (place.device, place.inode))
 }
 
-/// Returns the folders between each protected path and the writable folder above it. A process that
-/// could rename one of them could put another folder in its place.
+/// Returns the folders above each protected path, up to and including the writable folder that
+/// contains it. A process that could rename one of them could put another folder in its place.
 pub fn on_the_way(real: &ResolvedSandbox) -> BTreeSet<PathBuf> {
     let protected = real.keep.iter().map(|place| place.path.as_path());
     let protected = protected.chain(real.missing.iter().map(PathBuf::as_path));

@@ -2,15 +2,24 @@
 //! refuse.
 //!
 //! The filter decides by call number and by numeric arguments; it cannot see paths. It refuses the
-//! following: inspecting and controlling other processes; new namespaces and mounts, because an
-//! unprivileged user namespace would restore the right to mount; loading code into the kernel;
-//! handles and rings that bypass checks (`open_by_handle_at`, `io_uring`); feeding input to a
-//! terminal; changing the machine's clock and power state; the kernel's keyring; setting the setuid
-//! bit of a file, through which another user could act as this one; and sockets of all but the
-//! common families. If no mount view hides sockets with a path, the filter refuses all of these
-//! sockets except socket pairs. It then also refuses System V shared memory, queues and semaphores,
-//! which are shared with other programs and outlive a run. Under a mount view, the child has its
-//! own, and the filter refuses only large segments, whose memory a sample does not count.
+//! following:
+//!
+//! - inspecting and controlling other processes;
+//! - new namespaces and mounts, because an unprivileged user namespace would restore the right to
+//!   mount;
+//! - loading code into the kernel;
+//! - handles and rings that bypass checks (`open_by_handle_at`, `io_uring`);
+//! - feeding input to a terminal;
+//! - changing the machine's clock and power state;
+//! - the kernel's keyring;
+//! - setting the setuid bit of a file, through which another user could act as this one;
+//! - sockets of all but the common families.
+//!
+//! If no mount view hides sockets with a path, the filter refuses all of these sockets except
+//! socket pairs other than datagram pairs. It then also refuses System V shared memory, queues and
+//! semaphores, which are shared with other programs and outlive a run. Under a mount view, the
+//! child has its own, and the filter refuses only large segments, whose memory a sample does not
+//! count.
 //!
 //! A call for another architecture kills the caller. Every other refused call returns an error, so
 //! that a program that merely tries the call can continue.

@@ -159,7 +159,10 @@ impl Git {
                 continue;
             }
             if entry != *old {
-                left.push(format!("{} stays as you staged it", path.display()));
+                left.push(format!(
+                    "{} was not changed in the index, because you staged a change to it",
+                    path.display()
+                ));
                 continue;
             }
             // Mode 0 removes the entry.

@@ -39,7 +39,7 @@ const COUNT: std::ops::Range<usize> = 8..12;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Imported {
     /// New commits on the branches that were advanced, newest first, each as a short hash and a
-    /// subject.
+    /// subject. At most 200 are listed for each repository.
     pub commits: Vec<String>,
     /// Notes for the user about other results.
     pub notes: Vec<String>,
@@ -57,7 +57,8 @@ pub struct ImportRules<'a> {
     pub scratch: &'a Path,
     /// Whether branches may be advanced. Otherwise everything is kept under `refs/runner/`.
     pub advance: bool,
-    /// The absolute paths that no commit, index or reference of the run may change.
+    /// The absolute paths that must not be changed by an index of the child, or by its commits on
+    /// references other than the branch that was checked out at the start.
     pub keep: &'a [PathBuf],
     /// Returns the reason why a commit on the branch that was checked out at the start must not
     /// change this path, or `None` if it may.
@@ -67,8 +68,8 @@ pub struct ImportRules<'a> {
 /// Imports the child's commits into the repository and all its submodules, innermost first.
 ///
 /// # Errors
-/// Returns a [`GitError`] if a repository's objects are damaged or cannot be stored. Nothing is
-/// lost: the private directory is kept.
+/// Returns a [`GitError`] if git fails, if a private directory cannot be read, or if its objects
+/// are damaged or cannot be stored. Nothing is lost, because the private directories are kept.
 pub fn import(
     git: &Git,
     private: &PrivateGit,
@@ -153,8 +154,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Returns the new value of the branch that was checked out at the start, and the other changed
-    /// references.
+    /// Returns the new value of the branch that was checked out at the start, if the child changed
+    /// it, and the other changed references.
     fn changed(&self, found: &refs::PrivateRefs) -> (Option<Changed>, Vec<Changed>) {
         let mut target = None;
         let mut others = Vec::new();
@@ -339,8 +340,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Describes the first change to a path in `rules.keep` in the indexes of the private
-    /// directory.
+    /// Describes the first index entry in the private directory that changes a path in
+    /// `rules.keep`.
     fn refused_index(
         &self,
         git: &Git,
@@ -410,8 +411,8 @@ impl Source<'_> {
         })
     }
 
-    /// Returns the hashes of the commits that lead to `new` and were not reachable from `old` or
-    /// any reference of the project at the start, one per line, newest first.
+    /// Returns the hashes of the commits that are reachable from `new` but not from `old` or from
+    /// any reference that the child got, one per line, newest first.
     fn new_commits(&self, git: &Git, new: &str, old: Option<&str>) -> Result<Vec<u8>, GitError> {
         // The current references are not used, because an interrupted import or the user may have
         // moved them.
@@ -494,9 +495,9 @@ impl Git {
     }
 }
 
-/// Parses the output of `diff-tree --raw -z`, which consists of the commit's name and then, for
-/// each path, `:MODE MODE OBJECT OBJECT STATUS` and the path. A merge has an additional colon, mode
-/// and object for each further parent.
+/// Parses the output of `diff-tree --raw -z`. A commit's name is followed by `:MODE MODE OBJECT
+/// OBJECT STATUS` and the path for each of its changes. A merge has an additional colon, mode and
+/// object for each further parent.
 fn changes(out: &[u8]) -> Vec<(String, PathChange)> {
     let mut fields = out.split(|byte| *byte == 0);
     let mut commit = String::new();

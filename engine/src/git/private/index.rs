@@ -17,8 +17,8 @@ use crate::digest::Digest;
 use crate::files::open_no_link;
 use crate::git::{Git, GitError, Read};
 
-/// Holds the mode and the object name of each index entry at or beneath the paths that a child must
-/// not change, by path.
+/// The mode and the object name of each index entry at or beneath the paths that a child must not
+/// change, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptEntries(BTreeMap<String, (u32, String)>);
 
@@ -40,9 +40,9 @@ pub(super) struct ChildIndex<'a> {
 
 impl ChildIndex<'_> {
     /// Describes the first entry at or beneath the paths in `keep` that the child changed. An entry
-    /// is not a change if the index at the start or the checked-out commit has the same entry, or
-    /// if the entry records the current contents of the file in the work tree. Changes in commits
-    /// are checked separately.
+    /// is not a change if it equals the entry in the index at the start, if the checked-out commit
+    /// has the same object at its path, or if it records the current contents of the file in the
+    /// work tree. Changes in commits are checked separately.
     ///
     /// `reader` reads the child's objects, and `project` runs git in the project's work tree.
     ///

@@ -14,9 +14,9 @@
 //! project's `.git`, and the project's objects are mounted read-only inside it. If the mounts
 //! cannot be created, `.git` is not writable, and the child cannot commit.
 //!
-//! After the child has exited, runner reads the private references itself, lets git pack the new
-//! objects in a repository without the child's configuration, and lets git check every object while
-//! it stores the pack. This module must never run git with a configuration that a child wrote, and
+//! After the child has exited, runner reads the private references itself. Git packs the new
+//! objects in a repository without the child's configuration, and checks every object while it
+//! stores the pack. This module must never run git with a configuration that a child wrote, and
 //! never move a reference that another program has moved since the run started.
 
 mod advance;
@@ -119,8 +119,7 @@ impl Git {
         for entry in listing.split(|byte| *byte == 0).filter(|it| it.starts_with(b"160000 ")) {
             let Some(tab) = entry.iter().position(|byte| *byte == b'\t') else { continue };
             let path = Path::new(OsStr::from_bytes(&entry[tab + 1..]));
-            // An entry whose path leads through a link in the work tree belongs to another
-            // repository.
+            // A path that leads through a link in the work tree refers to another repository.
             let Ok(link) = beneath(&top, &path.join(".git")) else { continue };
             let Ok(data) = fs::symlink_metadata(&link) else { continue };
             found.links.push(link);

@@ -14,19 +14,20 @@ use crate::git::{Git, GitError, Read};
 use crate::process::Stdin;
 use crate::sandbox::private_git::{BORROWED, PrivateGit, Repository};
 
-/// The sections of the project's configuration that a child gets. They do not refer to any
+/// The sections of the project's configuration that a child gets. None of them configures
 /// credentials.
 const SECTIONS: &str = "alias apply author blame branch color column commit committer core diff \
                         fetch filter format i18n index init lfs log merge notes pull push rebase \
                         remote rerere status submodule tag user";
 /// The keys in these sections that a child does not get, because they name signing keys or programs
-/// that the child cannot use, or because runner sets these keys.
+/// that the child cannot use, select an index format, or are set by runner.
 const OMITTED: &str = "core.repositoryformatversion core.bare core.fsmonitor core.sshcommand \
                        core.askpass core.gitproxy core.untrackedcache core.alternaterefscommand \
                        core.splitindex commit.gpgsign tag.gpgsign user.signingkey";
 /// The keys of a remote that a child gets.
 const REMOTE: &str = "url pushurl fetch tagopt promisor partialclonefilter";
-/// References that belong to the user's current work in this work tree.
+/// References that a child does not get, because they refer to the current work in this work tree
+/// or to the results of earlier runs.
 const OWN_REFS: [&str; 5] =
     ["refs/stash", "refs/runner/", "refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 /// Settings that every private directory gets. Nobody can enter a passphrase inside a sandbox, and
@@ -38,8 +39,8 @@ const SETTINGS: &str = "[core]\n\tbare = false\n[commit]\n\tgpgsign = false\n[ta
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryStart {
     pub head: Head,
-    /// Object names by full reference name, without the references that belong to the user's
-    /// current work, such as the stash.
+    /// Object names by full reference name, without the references that a child does not get, such
+    /// as the stash.
     pub refs: BTreeMap<String, String>,
     /// The index entries at or beneath the paths that the child must not change.
     #[serde(default)]
@@ -61,8 +62,8 @@ impl RepositoryStart {
 }
 
 /// Creates the private directory, and returns the references and the index entries of each
-/// repository. `hidden` lists absolute paths. While a path is untracked, `git add` ignores it, and
-/// the child must not change the index entries at or beneath it.
+/// repository. `hidden` lists absolute paths. The child must not change the index entries at or
+/// beneath them, and `git add` ignores those of them that are untracked.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.
@@ -120,8 +121,8 @@ impl Git {
         Ok(RepositoryStart { head, refs, index: KeptEntries::default(), index_digest: None })
     }
 
-    /// Returns `HEAD` if no existing reference is checked out. `HEAD` is then either a commit or a
-    /// branch that has no commit yet.
+    /// Returns the value of `HEAD` if no existing branch is checked out: a commit, or a branch that
+    /// has no commit yet. Returns `None` if `HEAD` is neither.
     fn unusual_head(&self) -> Result<Option<Head>, GitError> {
         Ok(match self.ask_if_any(Read::SymbolicRef, &["HEAD"], Stdin::Null)? {
             Some(branch) => head(&format!("ref: {}", String::from_utf8_lossy(&branch))),
@@ -154,8 +155,8 @@ impl Git {
     }
 }
 
-/// Returns the part of a project's configuration that a child gets. `listing` is what git prints
-/// for [`Read::ConfigList`]. `below` is the path of a submodule's private directory inside the
+/// Returns the part of a project's configuration that a child gets. `listing` is git's output for
+/// [`Read::ConfigList`]. `below` is the path of a submodule's private directory inside the
 /// outermost one, and empty for the outermost repository.
 fn carried_config(listing: &str, below: &Path) -> String {
     let mut text = String::new();
@@ -172,7 +173,7 @@ fn carried_config(listing: &str, below: &Path) -> String {
         let carried = SECTIONS.split_whitespace().any(|it| it == section)
             && !OMITTED.split_whitespace().any(|it| it == key)
             && (section != "remote" || REMOTE.split(' ').any(|it| it == last))
-            // The path leads from a submodule's git folder to its work tree.
+            // `core.worktree` contains the path from a submodule's git folder to its work tree.
             && (!worktree || (!below.as_os_str().is_empty() && value.starts_with("../")));
         if !carried && !format {
             continue;
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn child_gets_no_credentials_and_programs() {
+    fn child_gets_no_credentials_or_programs() {
         let none = "[core]\n\trepositoryformatversion = 0\n";
         for refused in [
             "credential.helper\nstore",
