@@ -70,7 +70,7 @@ fn examine(
     inject(plant);
     let mut trial = Trial { prepared: &prepared, seed, scale, counts: Counts::default() };
     for (name, suite) in SUITES {
-        // A panic, for example in an endless recovery, counts as a failure.
+        // A panic, for example in an endless recovery, is reported as a failure.
         let verdict = catch_unwind(AssertUnwindSafe(|| suite(&mut trial)))
             .unwrap_or_else(|_| Err("panicked".to_owned()));
         if let Err(why) = verdict {

@@ -386,7 +386,7 @@ fn recovery_kills_only_marked_processes() {
     let killed = kill_marked(&marker);
     assert!((1..=2).contains(&killed.count), "{killed:?}");
     assert_eq!(killed.survivors, 0);
-    assert!(!is_alive(pid, start), "a zombie counts as alive");
+    assert!(!is_alive(pid, start), "a zombie is treated as alive");
     assert!(is_alive(other_pid, other_start));
     assert_eq!(kill_marked(&marker).count, 0);
     ours.wait().unwrap();

@@ -13,8 +13,9 @@ use runner_engine::scope::{Expect, Scope};
 use runner_engine::time::boot_time;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-/// The number of swaps at scale 1, and the default scale.
+/// The number of swaps at scale 1.
 const SWAPS: f64 = 1_000_000.0;
+/// The default scale.
 const SCALE: f64 = 0.05;
 
 #[test]

@@ -114,7 +114,7 @@ pub struct Run {
 /// The model of a budget level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Truth {
-    /// The maximum that may ever be spent: the level's limit and all grants.
+    /// The maximum that may ever be spent: the level's limit plus all grants.
     pub most: [Option<u64>; 5],
     /// The amounts that were actually spent.
     pub spent: Amounts,

@@ -118,7 +118,8 @@ pub fn damages(
     all
 }
 
-/// Returns at most twelve of these crashes, for tests that also enumerate something else.
+/// Returns at most twelve of the crashes from [`damages`], for tests that also enumerate something
+/// else.
 pub fn few(point: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
     let mut all = damages(point, Order::Journaled, random, 0.25);
     all.truncate(12);

@@ -151,7 +151,7 @@ impl Disk {
         let at = self.entry(from_dir, from_name).ok_or(Refusal::Missing)?;
         match self.entry(to_dir, to_name) {
             Some(_) if !replace => return Err(Refusal::Exists),
-            // POSIX allows a rename between two names of the same file to do nothing.
+            // POSIX requires a rename between two names of the same file to do nothing.
             Some(same) if same == at => return Ok(()),
             _ => {}
         }

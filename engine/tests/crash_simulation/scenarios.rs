@@ -262,7 +262,7 @@ pub fn take_over(scenario: &Scenario, world: &World) -> Result<Recovery, Publish
     recover(&world.fs(), &mut world.log(), &run(), fence, &rel(scenario.staging))
 }
 
-/// Publishes changes in another run, without an injected fault.
+/// Publishes changes as another run, without an injected fault.
 pub fn place_other(world: &World, changes: Changes) -> Result<Published, PublishError> {
     let owned: BTreeMap<_, _> = changes.iter().map(|(path, text)| (*path, *text)).collect();
     let fault = inject(None);

@@ -25,7 +25,7 @@ enum ForeignEdit {
     /// An edit, with the content that it writes unless it is a deletion.
     Edit(Edit, Vec<u8>),
     /// Restores the target's original content, as a user would to resolve a conflict.
-    Mend(Option<Vec<u8>>),
+    Undo(Option<Vec<u8>>),
 }
 
 impl ForeignEdit {
@@ -36,8 +36,8 @@ impl ForeignEdit {
                 expected.retain(|words| *words != old.bytes);
             }
             match self {
-                Self::Mend(Some(first)) => now.disk.put_durably(path, first),
-                Self::Mend(None) => {
+                Self::Undo(Some(first)) => now.disk.put_durably(path, first),
+                Self::Undo(None) => {
                     now.disk.delete_durably(path);
                 }
                 Self::Edit(edit, words) => {
@@ -126,7 +126,7 @@ impl Trial<'_> {
             1 => ForeignEdit::Edit(Edit::Rewrite, words),
             2 => ForeignEdit::Edit(Edit::Delete, words),
             _ => {
-                ForeignEdit::Mend(self.prepared.start.disk.read(path).map(|old| old.bytes.clone()))
+                ForeignEdit::Undo(self.prepared.start.disk.read(path).map(|old| old.bytes.clone()))
             }
         }
     }

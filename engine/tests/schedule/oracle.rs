@@ -1,7 +1,7 @@
 //! A brute-force oracle, which lists every minute around a transition with its local time.
 //!
 //! The oracle shares no code with the implementation except jiff's conversion to local time. It
-//! also has wrong rules, which verify that the comparison can fail.
+//! also implements wrong rules, to verify that the comparison can fail.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};

@@ -79,7 +79,7 @@ fn due_matches_a_full_walk() {
 }
 
 #[test]
-fn ten_years_of_missed_times_count_quickly() {
+fn ten_missed_years_are_counted_quickly() {
     let watermark: Timestamp = "2026-01-01T00:00:30Z".parse().unwrap();
     let now: Timestamp = "2036-01-01T00:00:00Z".parse().unwrap();
     let minutes = u64::try_from(now.duration_since(watermark).as_mins()).unwrap() + 1;

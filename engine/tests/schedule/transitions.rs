@@ -110,8 +110,8 @@ fn compare(
     if expected.len() <= WALKED {
         walk(table.from, WALKED + 1)?;
     }
-    // The walk starts at an arbitrary time in the window, and then near its middle, with nanosecond
-    // precision.
+    // One walk starts at an arbitrary time in the window, and another near its middle, both with
+    // nanosecond precision.
     let width = 4 * 86_400 * 1_000_000_000_u64;
     let near = 4 * 3_600 * 1_000_000_000_u64;
     for ahead in [dice.roll(width), (width - near) / 2 + dice.roll(near)] {

@@ -139,7 +139,7 @@ impl Year {
             if let Some(open) = job.segments.last_mut().filter(|open| open.end.is_none()) {
                 open.end = ends.get(&job.new.name).copied();
             }
-            self.every_moment_once(&job, &mine);
+            self.every_time_is_recorded_once(&job, &mine);
             self.caught_up_in_order(&job, &mine, &runs);
             self.pauses_were_kept(&job, &mine);
             for occurrence in &mine {
@@ -151,7 +151,7 @@ impl Year {
 
     /// Checks that each scheduled time in each segment was run or is part of exactly one missed
     /// stretch, and that nothing else was recorded.
-    fn every_moment_once(&mut self, job: &Job, mine: &[&Occurrence]) {
+    fn every_time_is_recorded_once(&mut self, job: &Job, mine: &[&Occurrence]) {
         let name = &job.new.name;
         let mut known: BTreeSet<Timestamp> = BTreeSet::new();
         let mut seen = 0;

@@ -1,4 +1,4 @@
-//! The jobs of a year, with random triggers and policies, in zones with clock changes.
+//! The jobs of a year, with random triggers and policies, in zones that mostly have clock changes.
 
 use jiff::SignedDuration;
 use jiff::civil::Time;

@@ -13,7 +13,7 @@ impl Year {
         self.in_future(wait, Event::Hand);
         let name = self.random.one_of(&self.names()).clone();
         match self.random.between(0, 12) {
-            0..=2 => self.run_by_hand(&name),
+            0..=2 => self.run_manually(&name),
             3..=6 => self.enqueue(&name),
             7 => self.cancel(),
             8 => self.retry(),
@@ -30,7 +30,7 @@ impl Year {
         self.wake_daemon();
     }
 
-    fn run_by_hand(&mut self, job: &str) {
+    fn run_manually(&mut self, job: &str) {
         let pid = self.new_driver(false, false);
         let me = self.drivers[&pid].me.clone();
         let now = self.wall();
