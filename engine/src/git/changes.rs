@@ -82,7 +82,10 @@ impl Git {
         let question = format!("changes {untracked:?} -- {}", within.join(" "));
         if self.recording.replays() {
             let answer = self.recalled(&question)?;
-            return Ok(serde_json::from_slice(&answer.stdout).unwrap_or_default());
+            return serde_json::from_slice(&answer.stdout).map_err(|error| GitError::Unreadable {
+                path: "the recorded changes".to_owned(),
+                why: error.to_string(),
+            });
         }
         // A recording stores the comparison as one answer, because the stat data of a work tree
         // cannot be replayed.

@@ -177,7 +177,8 @@ pub enum GitError {
     /// read.
     #[error("{path}: {why}")]
     Unreadable {
-        /// The path of the file relative to the project, the project's path, or `the index`.
+        /// The path of the file relative to the project, the project's path, `the index` or `the
+        /// recorded changes`.
         path: String,
         /// The reason why the file cannot be read.
         why: String,
