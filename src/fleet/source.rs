@@ -104,10 +104,13 @@ fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<His
         let name = name.strip_prefix("refs/remotes/").and_then(|name| name.split_once('/'));
         let Some((remote, branch)) = name.filter(|(_, branch)| *branch != "HEAD") else { continue };
         let key = format!("remote.{remote}.url");
-        let Some(address) = git.ask_if_any(Read::ConfigValue, &[&key], Stdin::Null)? else {
+        let addresses = git.ask_if_any(Read::ConfigValues, &[&key], Stdin::Null)?;
+        let addresses = addresses.unwrap_or_default();
+        // Git fetches from the first address.
+        let Some(address) = String::from_utf8_lossy(&addresses).lines().next().map(str::to_owned)
+        else {
             continue;
         };
-        let address = String::from_utf8_lossy(&address).trim_end().to_owned();
         if allows(remotes, &address) {
             return Ok(Some(History::Remote { address, branch: branch.to_owned() }));
         }

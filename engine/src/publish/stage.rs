@@ -57,13 +57,14 @@ impl Draft {
         let staged = staged_name(&self.staging, self.entries.len());
         fs.write_new(&staged, bytes, mode)?;
         let later = injected(InjectedFault::ManifestBeforeStaging);
-        if !later && !injected(InjectedFault::StagedFileUnsynced) {
-            if let Err(error) = fs.sync_file(&staged) {
-                // Otherwise, the next file could not get this name. If the removal fails too, the
-                // whole staging folder is discarded later.
-                let _ = fs.remove_file(&staged);
-                return Err(error);
-            }
+        if !later
+            && !injected(InjectedFault::StagedFileUnsynced)
+            && let Err(error) = fs.sync_file(&staged)
+        {
+            // Otherwise, the next file could not get this name. If the removal fails too, the
+            // whole staging folder is discarded later.
+            let _ = fs.remove_file(&staged);
+            return Err(error);
         }
         self.entries.push(ManifestEntry::put(target, staged, before, after));
         Ok(after)
