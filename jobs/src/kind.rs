@@ -145,7 +145,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         !self.is_exempt()
     }
 
-    /// Returns the uncommitted changes that defer a run, unless the run was started manually.
+    /// Returns the uncommitted changes that defer a run.
     ///
     /// # Errors
     /// Returns an error if git fails.

@@ -339,8 +339,8 @@ pub struct SandboxTable {
     /// The maximum total processor time for a child process and all processes that it starts.
     /// Default: no limit.
     pub max_cpu_time: Option<Text<Span>>,
-    /// Whether the machine is kept awake during a run. Default: true for night jobs and dreams,
-    /// false for others.
+    /// Whether the machine is kept awake during a run. Default: false for jobs of kind command,
+    /// prompt, curator or sessions that are not night jobs, otherwise true.
     pub keep_awake: Option<bool>,
 }
 

@@ -64,8 +64,8 @@ pub struct DreamSpec {
     /// folder. Accepting a private idea requires --publish if its text would be written to a path
     /// that git does not ignore.
     pub private: Option<bool>,
-    /// The uncommitted changes that defer a pass: changes to tracked files, or all changes that git
-    /// lists.
+    /// The uncommitted changes in the folders of ideas and dreams that defer a pass: "tracked" for
+    /// changes to tracked files, "strict" for all changes that git lists.
     pub dirty: Dirty,
     /// The ideas that a pass examines: "changed", "all", or the path of one idea.
     pub select: String,
