@@ -44,7 +44,7 @@ lints:
 documentation:
     RUSTDOCFLAGS="--deny warnings" cargo doc --locked --quiet --workspace --no-deps
 
-# Check that the fuzz targets, which are a workspace of their own, compile
+# Check that the fuzz targets, which are in a separate workspace, compile
 fuzz-targets:
     RUSTFLAGS="--cfg fuzzing" CARGO_TARGET_DIR={{ CARGO_TARGET_DIR }}/fuzz \
         cargo check --locked --quiet --manifest-path fuzz/Cargo.toml --bins
@@ -62,11 +62,11 @@ real *names:
     cargo build --locked --features fault-injection,fleet,mcp
     tests/real/all.sh {{ runner }} {{ names }}
 
-# Run all tests at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutation tests if installed
+# Run all tests and a fleet at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutation tests if installed
 soak:
     tests/soak.sh
 
-# Compare the speed of the release build with well-known programs
+# Compare the release build with well-known programs
 bench: release
     tests/bench.sh {{ CARGO_TARGET_DIR }}/release/runner
     cargo build --locked --release --package runner-fleet --example claims
