@@ -49,6 +49,7 @@ pub fn advice(kind: SchedulerKind, opens: Time, zone: &str) -> Vec<String> {
                 " (the time is in {zone}, but the command interprets it in this machine's zone)"
             )
         }
+        SchedulerKind::Cron => " (cron cannot wake a machine, so this needs systemd)".to_owned(),
         _ => String::new(),
     };
     vec![
