@@ -34,7 +34,7 @@ pub const MARK: &str = "generated_by";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     pub origin: SeedOrigin,
-    /// The text of the open point, cut to [`LONGEST`] characters.
+    /// The text of the open point, cut to `LONGEST` characters.
     pub text: String,
 }
 

@@ -40,7 +40,7 @@ pub struct InjectionEffect {
 pub const PACKET_MARK: &str = "Last session ";
 pub const ARTIFACT_MARK: &str = " [artifact ";
 
-/// Returns the effects of the first [`MOST`] injections.
+/// Returns the effects of the first `MOST` injections.
 pub fn effects(events: &[Event], signals: &[Signal]) -> Vec<InjectionEffect> {
     let injections = events.iter().enumerate().filter(|(_, it)| it.action == Action::Injection);
     let effect = |(at, event): (usize, &Event)| {
