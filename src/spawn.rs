@@ -2,7 +2,7 @@
 //!
 //! Each run is a separate `runner execute RUN` process, so a failing run does not affect the
 //! others. If that process exits without settling its run, the process that started it recovers the
-//! run. This module must never do a job's work in this process.
+//! run. This module must never do a job's work itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd as _;
@@ -106,8 +106,8 @@ pub fn spawn(
     Ok(started)
 }
 
-/// Runs a requested run to completion, and starts further attempts at its occurrence if it is lost.
-/// Returns the last attempt.
+/// Runs a requested run to completion, and starts further attempts at its occurrence if the run is
+/// lost. Returns the last attempt.
 pub fn run_to_end(
     home: &Env,
     store: &mut Store,
@@ -140,8 +140,9 @@ const REST: Duration = Duration::from_secs(60);
 pub const LOOK: Duration = Duration::from_secs(1);
 
 /// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor
-/// `soon`. `next` is called again whenever a run ends, once a second while `soon` is set, and at
-/// least once a minute.
+/// `soon`. `next` is called again whenever a run ends, at least once a second while `soon` is set,
+/// and otherwise at least once a minute. After TERM or INT, it is not called again. Returns the ids
+/// of all started runs.
 pub fn run_all(
     home: &Env,
     store: &mut Store,
@@ -155,7 +156,7 @@ pub fn run_all(
     loop {
         // After a signal, no new run is started.
         let fresh = match &forwarder {
-            Some(forwarder) if forwarder.pulled.load(Ordering::SeqCst) => NextAction::default(),
+            Some(forwarder) if forwarder.signaled.load(Ordering::SeqCst) => NextAction::default(),
             _ => next(store)?,
         };
         let patience = match fresh.soon {
@@ -181,7 +182,7 @@ pub fn run_all(
                 Failure::internal(format!("cannot wait for run {}: {error}", started.run))
             })?;
             if let Some(again) = settle_after(home, store, me, &started.run, &status.to_string())? {
-                if forwarder.pulled.load(Ordering::SeqCst) {
+                if forwarder.signaled.load(Ordering::SeqCst) {
                     // After a signal, a later tick starts the next attempt.
                     continue;
                 }
@@ -360,15 +361,15 @@ pub fn update_failmark(
 /// itself as cancelled.
 struct SignalForwarder {
     pids: Arc<Mutex<BTreeSet<u32>>>,
-    pulled: Arc<AtomicBool>,
+    signaled: Arc<AtomicBool>,
 }
 
 impl SignalForwarder {
     fn start() -> Self {
         let pids = Arc::new(Mutex::new(BTreeSet::new()));
-        let pulled = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&pulled);
-        let forwarder = Self { pids: Arc::clone(&pids), pulled };
+        let signaled = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&signaled);
+        let forwarder = Self { pids: Arc::clone(&pids), signaled };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
             // If the thread cannot be started, recovery settles the runs later.
             let _detached = thread::Builder::new().spawn(move || {
@@ -386,13 +387,13 @@ impl SignalForwarder {
     }
 
     fn add(&self, pid: u32) {
-        // A signal that arrived before this call did not reach the process.
-        if self.pulled.load(Ordering::SeqCst)
+        // The process is added first, so that a signal reaches it either here or in the thread.
+        self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+        if self.signaled.load(Ordering::SeqCst)
             && let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw)
         {
             let _already_gone = kill_process(pid, Signal::TERM);
         }
-        self.pids.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
     }
 
     fn remove(&self, pid: u32) {
