@@ -1,4 +1,4 @@
-//! One tick of one host in one fleet.
+//! Runs a host's tick in each fleet that the host has joined.
 //!
 //! ```text
 //! settled claims ──deliver──> fleet        results for this home ──> runs that apply them
@@ -40,13 +40,12 @@ use crate::ui::Failure;
 /// Maximum age of a note whose run is still reported to the fleet.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// Number of claims that may end without a result before an occurrence is considered lost.
+/// Number of lost claims after which an occurrence is considered lost.
 const MOST_LOST: u32 = 3;
 
 /// Time in milliseconds before a host may again claim an occurrence that it could not start.
 const HOST_WAITS: i64 = 600_000;
 
-/// Runs one tick for all fleets.
 pub fn step(
     home: &Env,
     store: &mut Store,
@@ -66,7 +65,7 @@ pub fn step(
         let due = by_fleet.remove(&member.fleet).unwrap_or_default();
         let fleet = member.fleet.clone();
         if let Some(why) = backoff::reason(home, &fleet) {
-            // The fleet's due runs wait for the next attempt, which follows within a minute.
+            // The fleet's due runs wait for the next attempt to connect.
             step.troubles.push(format!("fleet {fleet}: {why}"));
             continue;
         }
@@ -76,7 +75,15 @@ pub fn step(
             step.troubles.push(format!("fleet {fleet}: {why}"));
             continue;
         };
-        let database = membership::database(settings)?;
+        let database = match membership::database(settings) {
+            Ok(database) => database,
+            Err(failure) => {
+                let why = failure.message();
+                defer(home, store, me, &due, &why)?;
+                step.troubles.push(format!("fleet {fleet}: {why}"));
+                continue;
+            }
+        };
         let mut host = Host { home, store, me, member, settings, database, step: &mut step };
         match host.work(&due) {
             Ok(()) => backoff::clear(home, &fleet)?,
@@ -153,7 +160,7 @@ impl Host<'_> {
         }
         self.report_ended_offers()?;
         for run in due.iter().filter(|run| !run.offered) {
-            // A run that applies a kept result is no longer waiting.
+            // A run that was just started to apply a result is no longer waiting.
             if matches!(self.store.run(&run.run)?.state, RunState::Queued { .. }) {
                 self.offer(run)?;
             }
@@ -282,7 +289,8 @@ impl Host<'_> {
         Ok(())
     }
 
-    /// Makes a copy of a claim's project, and records the claim with its fence.
+    /// Makes a copy of a claim's project, and records the claim with its fence. Returns the run to
+    /// start, if there is one.
     fn enter(&mut self, claim: &Claim, asked: Duration) -> Result<Option<RunId>, Failure> {
         let now = self.now()?;
         let fleet = self.member.fleet.clone();
@@ -327,7 +335,7 @@ impl Host<'_> {
             }
             let report = match &outcome {
                 // The usage of a dead run is unknown, so the lease is left to expire and the whole
-                // reservation counts as used.
+                // reservation is charged.
                 Outcome::Lost { .. } => "lost".to_owned(),
                 Outcome::Deferred { until, why } => {
                     self.give_back(&run, &note, until.duration_since(now), why)?
@@ -409,7 +417,7 @@ impl Host<'_> {
         })
     }
 
-    /// Stores the files that a run published in its copy of the project.
+    /// Stores in the fleet's database the files that a run published in its copy of the project.
     fn result_files(&mut self, run: &RunId) -> Result<Vec<ResultFile>, Trouble> {
         let row = self.store.run(run)?;
         let project = self.store.project(&row.project)?;
@@ -434,7 +442,7 @@ impl Host<'_> {
     }
 
     /// Starts the waiting run, which applies the result. Settles only the result if the run is
-    /// already settled, and both of them if there is nothing to publish.
+    /// already settled, and settles both the run and the result if there is nothing to publish.
     fn receive(&mut self, result: Deliverable) -> Result<(), Trouble> {
         let Ok(run) = result.occurrence.parse::<RunId>() else { return Ok(()) };
         let now = self.now()?;
