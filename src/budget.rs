@@ -1,4 +1,4 @@
-//! Determines which budgets apply to a run, and when each of them renews.
+//! Determines which budgets apply to a run and when each of them renews, and formats amounts.
 //!
 //! This module must never read the database, which records the usage; the caller passes the night.
 
@@ -137,7 +137,7 @@ pub fn of_pool(name: &str, pool: &Pool, now: Timestamp) -> Vec<BudgetAccount> {
 }
 
 /// Returns the key for a backend's rate limits: its pool, or a key for this project and backend if
-/// it has no pool.
+/// the backend has no pool.
 pub fn pool(here: &LoadedProject, backend: &str) -> String {
     match here.config.pool_of.get(backend) {
         Some(pool) => pool.clone(),
@@ -145,7 +145,7 @@ pub fn pool(here: &LoadedProject, backend: &str) -> String {
     }
 }
 
-/// Returns the pool and the prices for requests to a backend.
+/// Returns the payment settings of requests to a backend.
 pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
     let config = &here.config;
     let pool_of_it = config.pool_of.get(backend).and_then(|pool| config.pools.get(pool));
@@ -194,9 +194,16 @@ pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
 /// Formats the limits of a budget, separated by commas.
 pub fn format_budget(budget: Budget) -> String {
-    match budget.array().map(|limit| limit.unwrap_or(0)) {
-        [0, 0, 0, 0, 0] => "no limit".to_owned(),
-        limits => format_amounts(Amounts::from_array(limits)),
+    let limits = budget.array().into_iter().enumerate();
+    let parts: Vec<String> =
+        limits.filter_map(|(unit, limit)| Some(format_unit(unit, limit?))).collect();
+    if parts.is_empty() { "no limit".to_owned() } else { parts.join(", ") }
+}
+
+fn format_unit(unit: usize, value: u64) -> String {
+    match unit {
+        2 | 3 => amount(unit, value),
+        _ => counted(value, UNITS[unit].trim_end_matches('s')),
     }
 }
 
@@ -207,10 +214,20 @@ pub fn format_amounts(amounts: Amounts) -> String {
         .into_iter()
         .enumerate()
         .filter(|(_, value)| *value > 0)
-        .map(|(unit, value)| match unit {
-            2 | 3 => amount(unit, value),
-            _ => counted(value, UNITS[unit].trim_end_matches('s')),
-        })
+        .map(|(unit, value)| format_unit(unit, value))
         .collect();
     if parts.is_empty() { "nothing".to_owned() } else { parts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_is_a_limit() {
+        let budget = |calls, micros| Budget { calls, micros, ..Budget::default() };
+        assert_eq!(format_budget(budget(None, None)), "no limit");
+        assert_eq!(format_budget(budget(Some(0), None)), "0 calls");
+        assert_eq!(format_budget(budget(Some(1), Some(0))), "1 call, $0.00");
+    }
 }
