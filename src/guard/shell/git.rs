@@ -1,5 +1,5 @@
 //! Finds the paths that git writes, by its subcommand. This module must never call git itself: an
-//! alias that git would resolve is an unknown subcommand, and counts as one that writes.
+//! alias that git would resolve is an unknown subcommand, and is treated as one that writes.
 
 use super::programs::ShellCall;
 use super::tokens::ShellWord;
@@ -11,9 +11,12 @@ const READS: &str = "status log diff show rev-parse rev-list ls-files ls-tree ls
                      name-rev for-each-ref show-ref whatchanged diff-tree var version help";
 /// Subcommands that write to the repository but not to the work tree.
 const COMMITS: &str = "add commit tag branch fetch push notes stage update-ref reflog config";
-/// Subcommands that write nothing if all their arguments are among [`LISTS`].
+/// Subcommands that write nothing if all their arguments are among [`LISTS`], or among [`ACTS`] for
+/// those that have subcommands of their own.
 const LISTERS: &str = "branch tag remote stash worktree reflog notes";
-const LISTS: &str = "-a -v -vv -r -l --list --show-current get-url show list";
+const LISTS: &str = "-a -v -vv -r -l --list --show-current";
+/// For `branch` and `tag`, these words are the names of new references.
+const ACTS: &str = "get-url show list";
 /// Subcommands that write to the folder named by their last argument.
 const MAKERS: &str = "clone init worktree submodule";
 
@@ -42,7 +45,11 @@ impl ShellScan {
         let reads = match subcommand {
             "stash" if call.rest.is_empty() => false,
             "config" => call.has("--get --list -l get list"),
-            name if among(LISTERS, name) => call.rest.iter().all(|word| among(LISTS, &word.text)),
+            name if among(LISTERS, name) => {
+                let has_acts = !among("branch tag", name);
+                let lists = |text: &str| among(LISTS, text) || has_acts && among(ACTS, text);
+                call.rest.iter().all(|word| lists(&word.text))
+            }
             name => among(READS, name),
         };
         if reads {
@@ -53,9 +60,7 @@ impl ShellScan {
         }
         if subcommand == "config" {
             if call.has("--global --system -f --file") {
-                return Err(
-                    "git settings outside this repository do not belong to the job".to_owned()
-                );
+                return Err("a job must not change git settings outside this repository".to_owned());
             }
             let text = format!("{}/.git/config", folder.text);
             self.place(ShellAction::Write, &ShellWord { text, open: folder.open });
