@@ -25,8 +25,7 @@ pub fn claim(home: &Env, now: Timestamp) -> bool {
     if last.is_some_and(|last| now.duration_since(last).abs() < EVERY) {
         return false;
     }
-    // Usually no heartbeat is configured, in which case this check spares the tick from parsing the
-    // file.
+    // Usually no heartbeat is configured. This check then saves the tick from parsing the file.
     let named =
         read_text_host(&home.user_config, DOCUMENT).is_ok_and(|text| text.contains("heartbeat"));
     if !named || configured(home).is_none() {

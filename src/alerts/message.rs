@@ -51,7 +51,8 @@ struct Fields {
     hint: String,
     /// The other news that the message reports.
     more: Vec<NewsItem>,
-    /// The project's other open alerts without news in this message, oldest first.
+    /// The project's open alerts that are not silenced, for jobs without news in this message,
+    /// oldest first.
     open: Vec<OpenItem>,
 }
 
@@ -320,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_bounded_and_sanitized() {
+    fn messages_are_truncated_and_sanitized() {
         let secret = format!("sk-ant-api03-{}", "a1B2".repeat(24));
         let body = format!("{secret} \u{1b}[31m\u{202e}{}", "y".repeat(20_000));
         let reported = message(&Templates { subject: Some(&body), body: Some(&body) });

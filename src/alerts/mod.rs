@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The module `runner_engine::alerts` describes what alerts are and when they are sent. No run,
-//! tick or night ever waits for a delivery: the delivery process is started and left alone, and a
-//! receiver that hangs blocks only that process. If the process is killed at any time, at most one
-//! message is sent twice, with the same id, and none is lost.
+//! tick or night ever waits for a delivery: it happens in a separate process, and a receiver that
+//! hangs blocks only that process. If the process is killed at any time, at most one message is
+//! sent twice, with the same id, and none is lost.
 
 pub mod deliver;
 mod heartbeat;
@@ -96,8 +96,8 @@ pub fn watch_hosts(
 fn watch_silent(home: &Env, store: &mut Store, silent: Vec<SilentFleet>) -> Result<(), Failure> {
     let mut found = Vec::new();
     for SilentFleet { fleet, since, why } in silent {
-        // The alert belongs to a job of the fleet. A host without such a job leaves the alert to
-        // the hosts that have one.
+        // The alert is recorded for a job of the fleet. A host without such a job leaves the alert
+        // to the hosts that have one.
         let job = store.job_of_fleet(&fleet)?;
         found.extend(job.map(|(job, project)| FoundProblem { job, project, since, why }));
     }
@@ -121,7 +121,7 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
             }
             // A missing folder also yields no events, but must not resolve an open alert.
             Some(_) if own().next().is_none() || project.path.is_dir() => {}
-            // It is not known whether the events are over, so the alert stays open.
+            // It is not known whether the events are over, so the alert remains open.
             _ => found.extend(own().map(|alert| {
                 let (project, why) = (project.id.clone(), alert.why.clone());
                 FoundProblem { job: alert.job, project, since: alert.raised, why }
@@ -131,8 +131,8 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
     watch(home, store, (AlertKind::CriticalEvent, &open), &found)
 }
 
-/// Returns the problem to report about a project's critical events. Returns `None` if the project
-/// has no job to which an alert could belong.
+/// Returns the problem to report about a project's critical events, or `None` if the project has no
+/// job for which an alert could be recorded.
 fn problem_of(
     store: &Store,
     project: ProjectId,
@@ -209,7 +209,7 @@ fn start(home: &Env, options: &[&str]) -> Result<(), Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Keeps signals from a terminal or a service manager away from the process.
+        // Keeps signals from a terminal away from the process.
         .process_group(0);
     for name in env::MANAGERS {
         command.env_remove(name);

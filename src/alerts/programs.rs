@@ -1,8 +1,8 @@
 //! Channels that are programs: a desktop notification, a command, an email.
 //!
 //! The message is data: it is a separate argument after everything that could be an option, or it
-//! goes to standard input. A program that the user configures starts inside the sandbox like any
-//! other child. The programs for desktop notifications, which runner chooses, start outside it,
+//! is passed on standard input. A program that the user configures starts inside the sandbox like
+//! any other child. The programs for desktop notifications, which runner chooses, start outside it,
 //! because they must reach the desktop's bus. No program is started through a shell.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ const TOTAL: Duration = Duration::from_secs(20);
 /// Maximum size of a program's output, in bytes.
 const OUTPUT: usize = 1 << 20;
 /// Maximum number of characters from the end of a program's output to include in a report.
-const LAST_WORDS: usize = 200;
+const TAIL: usize = 200;
 /// The environment variables that a program needs to reach the desktop's notification service.
 const DESKTOP: [&str; 4] =
     ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY"];
@@ -141,7 +141,8 @@ fn own(home: &Env, program: &Program, message: &Message, input: Vec<u8>) -> Resu
     child.run()
 }
 
-/// Makes a sandbox in which the program may write only temporary files and may use the network.
+/// Returns a sandbox in which the program may write only temporary files and may use the network.
+/// `off` disables the sandbox.
 fn sandbox_start(home: &Env, off: bool) -> Result<SandboxedStart, String> {
     let cannot =
         |error: std::io::Error| format!("cannot create a folder for temporary files: {error}");
@@ -202,7 +203,7 @@ impl ChannelProgram {
                 };
                 let said = String::from_utf8_lossy(said).into_owned();
                 let words: Vec<&str> = said.split_whitespace().collect();
-                let last = Redacted::of(&words.join(" ")).tail(LAST_WORDS);
+                let last = Redacted::of(&words.join(" ")).tail(TAIL);
                 Err(format!("{shown} ended with {status}: {last}"))
             }
             (Reason::TotalDeadline, _) => {

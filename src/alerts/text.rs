@@ -1,7 +1,7 @@
 //! The plain subject and text of a message.
 //!
-//! A message has one section for each job; jobs with the same news share a section. This module is
-//! pure.
+//! A message has one section for each job's problems and one for its recoveries; jobs with the same
+//! news share a section. This module is pure.
 
 use jiff::Timestamp;
 use runner_engine::alerts::AlertKind;
@@ -75,7 +75,7 @@ pub fn reason(why: &str) -> String {
     Redacted::of(why).head(WHY).into_string()
 }
 
-/// Returns the command that shows more about an item, or an empty string for a recovery.
+/// Returns the command to run next for an item, or an empty string for a recovery.
 pub fn hint(item: &Delivery) -> String {
     let job = &item.job;
     if is_recovery(item) {
@@ -155,7 +155,7 @@ impl Section<'_> {
         format!("{} {}", some_of(self.jobs.iter().copied()), said.join(" and "))
     }
 
-    /// Formats the reasons, the time at which the problem began, and the commands that show more.
+    /// Formats the reasons, the time at which the problem began, and the commands to run next.
     fn text(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         for item in &self.news {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_one_job_is_one_section() {
+    fn news_of_one_job_shares_a_section() {
         let (subject, text) = message(
             vec![
                 item("a", "raised", &[AlertKind::Failure], "broken"),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn same_news_of_several_jobs_is_one_section() {
+    fn jobs_with_same_news_share_a_section() {
         let missed = |job| item(job, "raised", &[AlertKind::Missed], "it waits");
         let open = |kind, job: &str| OpenItem {
             alert: String::new(),
