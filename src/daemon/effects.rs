@@ -96,8 +96,10 @@ impl<'a> EffectRunner<'a> {
         self.asked
     }
 
-    /// Carries out one effect and appends the resulting events to `events`.
+    /// Carries out one effect and appends the resulting events to `events`. Returns the exit status
+    /// if the daemon must exit.
     ///
+    /// # Errors
     /// Returns an error only if the database is damaged. The error stops the daemon.
     pub fn carry_out(
         &mut self,
@@ -135,15 +137,16 @@ impl<'a> EffectRunner<'a> {
             DaemonEffect::Note(notice) => self.note(notice, now),
             DaemonEffect::Welcome(next) => self.welcome(next.as_ref()),
             DaemonEffect::Say(text) => self.voice.log(&text),
-            DaemonEffect::Notify(word) => self.notify(&word),
+            DaemonEffect::Notify(notice) => self.notify(&notice),
             DaemonEffect::Reply { to, with } => self.reply(to, with),
             DaemonEffect::Exit(exit) => return Ok(Some(exit)),
         }
         Ok(None)
     }
 
-    /// Starts the daily maintenance on a separate thread with its own connection. If the
-    /// maintenance finds the database damaged, a later call returns the error.
+    /// Starts the daily maintenance on a separate thread with its own connection, if it is due or
+    /// the database's log is too long. If the maintenance finds the database damaged, a later call
+    /// returns the error.
     fn maintenance(&mut self) -> Result<(), Failure> {
         if self.maintenance.as_ref().is_some_and(|maintenance| !maintenance.is_finished()) {
             return Ok(());
@@ -201,8 +204,8 @@ impl<'a> EffectRunner<'a> {
             done.troubles.push(failure.to_string());
             None
         });
-        for (run, word) in &done.settled {
-            self.voice.log(&format!("run {run} was settled because its process had died: {word}"));
+        for (run, outcome) in &done.settled {
+            self.voice.log(&format!("run {run} was settled by recovery: {outcome}"));
         }
         let unreadable = done
             .unreadable
@@ -346,14 +349,14 @@ impl<'a> EffectRunner<'a> {
         ));
     }
 
-    fn notify(&self, word: &ServiceNotice) {
-        let reported = match word {
-            ServiceNotice::Ready => env::tell_manager(&[NotifyState::Ready]),
-            ServiceNotice::Stopping => env::tell_manager(&[NotifyState::Stopping]),
-            ServiceNotice::Watchdog => env::tell_manager(&[NotifyState::Watchdog]),
-            ServiceNotice::Status(text) => env::tell_manager(&[NotifyState::Status(text)]),
+    fn notify(&self, notice: &ServiceNotice) {
+        let reported = match notice {
+            ServiceNotice::Ready => env::notify_manager(&[NotifyState::Ready]),
+            ServiceNotice::Stopping => env::notify_manager(&[NotifyState::Stopping]),
+            ServiceNotice::Watchdog => env::notify_manager(&[NotifyState::Watchdog]),
+            ServiceNotice::Status(text) => env::notify_manager(&[NotifyState::Status(text)]),
             ServiceNotice::Reloading => NotifyState::monotonic_usec_now()
-                .and_then(|since| env::tell_manager(&[NotifyState::Reloading, since])),
+                .and_then(|since| env::notify_manager(&[NotifyState::Reloading, since])),
         };
         if let Err(error) = reported {
             // The error may repeat on every beat, so it is only logged.

@@ -1,5 +1,5 @@
-//! Ensures that at most one daemon runs per user. Only the lock counts; the file's contents are
-//! used only in messages.
+//! Ensures, with a lock, that at most one daemon runs per user. The lock file's contents are used
+//! only in messages.
 
 use std::io;
 use std::path::Path;

@@ -13,7 +13,7 @@ use tracing_subscriber::EnvFilter;
 use crate::ui::{Failure, Ui, show};
 use runner_engine::files::open_with;
 
-/// Maximum size of the log in bytes.
+/// Size of the log, in bytes, at which it is rotated.
 const LONGEST: u64 = 1024 * 1024;
 /// The default filter. It excludes messages such as "Uninited" from the library that wakes the
 /// daemon.
@@ -32,7 +32,7 @@ impl DaemonLog {
         let filter = EnvFilter::try_new(wanted.unwrap_or(DEFAULT)).map_err(|error| {
             Failure::environment(format!("RUNNER_LOG={}: {error}", wanted.unwrap_or_default()))
         })?;
-        let sink = Bounded::open(path).map_err(cannot)?;
+        let sink = RotatingFile::open(path).map_err(cannot)?;
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
@@ -57,13 +57,13 @@ impl DaemonLog {
 }
 
 /// A log file that is rotated to `*.1` when it reaches [`LONGEST`].
-struct Bounded {
+struct RotatingFile {
     path: PathBuf,
     file: File,
     length: u64,
 }
 
-impl Bounded {
+impl RotatingFile {
     fn open(path: &Path) -> io::Result<Self> {
         let file = open_with(File::options().create(true).append(true), path)?;
         let length = file.metadata()?.len();
@@ -71,7 +71,7 @@ impl Bounded {
     }
 }
 
-impl Write for Bounded {
+impl Write for RotatingFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.length >= LONGEST {
             let mut old = self.path.clone().into_os_string();
@@ -94,11 +94,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_log_is_rotated_once() {
+    fn rotated_log_replaces_the_previous_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("daemon.log");
         let line = vec![b'x'; 1024];
-        let mut log = Bounded::open(&path).unwrap();
+        let mut log = RotatingFile::open(&path).unwrap();
         for _ in 0..2_500 {
             log.write_all(&line).unwrap();
         }

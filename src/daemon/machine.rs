@@ -92,7 +92,7 @@ pub enum DaemonEffect {
     /// Starts a run, and emits [`DaemonEvent::Begun`]. [`DaemonEvent::Ended`] follows when its
     /// process exits.
     Spawn(RunId),
-    /// Sends TERM to a run of this daemon.
+    /// Cancels a run of this daemon and sends it TERM.
     Terminate(RunId),
     /// Kills a run of this daemon and all its processes.
     Kill(RunId),
@@ -195,14 +195,14 @@ impl Daemon {
             DaemonEvent::Pace => {
                 tick |= self.is_due(now);
                 self.advance(now, &mut effects);
-                self.give_sign_of_life(now, &mut effects);
+                self.notify_watchdog(now, &mut effects);
             }
             DaemonEvent::FleetWork => tick = true,
             DaemonEvent::Ticked(ticked) => self.has_ticked(ticked, now, &mut effects),
             DaemonEvent::Begun { run, job } => {
                 let live = Live { run: run.to_string(), job, since: now.wall };
                 self.live.insert(run, live);
-                self.tell_status(&mut effects);
+                self.report_status(&mut effects);
             }
             DaemonEvent::Ended { run, again } => {
                 self.live.remove(&run);
@@ -211,7 +211,7 @@ impl Daemon {
                     tick = true;
                 }
                 self.advance(now, &mut effects);
-                self.tell_status(&mut effects);
+                self.report_status(&mut effects);
             }
             DaemonEvent::Signal(Signal::Stop) => self.stop(now, &mut effects),
             DaemonEvent::Signal(Signal::Reload) => {
@@ -273,7 +273,7 @@ impl Daemon {
             effects.push(DaemonEffect::Notify(ServiceNotice::Ready));
         }
         self.reloading = false;
-        self.tell_status(effects);
+        self.report_status(effects);
     }
 
     fn stop(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
@@ -332,7 +332,7 @@ impl Daemon {
         effects.extend(self.live.keys().cloned().map(DaemonEffect::Kill));
     }
 
-    fn give_sign_of_life(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
+    fn notify_watchdog(&mut self, now: ClockReading, effects: &mut Vec<DaemonEffect>) {
         let Some(limit) = self.settings.watchdog else { return };
         let recent = |at: ClockReading| now.boot.saturating_sub(at.boot) < RECENT;
         // During a shutdown the daemon does not tick, so the last tick may be old.
@@ -343,7 +343,7 @@ impl Daemon {
         }
     }
 
-    fn tell_status(&mut self, effects: &mut Vec<DaemonEffect>) {
+    fn report_status(&mut self, effects: &mut Vec<DaemonEffect>) {
         let mut text = format!("{} live", runs(self.live.len()));
         if !self.serves() {
             text.push_str("; draining");

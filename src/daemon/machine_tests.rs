@@ -98,7 +98,7 @@ fn tick_results_are_started_and_reported() {
 }
 
 #[test]
-fn ended_run_ticks_and_starts_retry() {
+fn ended_run_causes_retry_and_tick() {
     let id = run(1);
     let mut daemon = with_run(&id);
     let again = run(2);
@@ -108,7 +108,7 @@ fn ended_run_ticks_and_starts_retry() {
 }
 
 #[test]
-fn clock_changes_are_noted_and_tick() {
+fn clock_changes_cause_note_and_tick() {
     let mut daemon = serving(1_000_000);
     let effects = daemon.handle(DaemonEvent::Pace, at(7_200));
     let gap = Duration::from_secs(7_200);

@@ -76,8 +76,8 @@ pub fn run(
     if serves.enabled {
         serve_pages(home, serves.addresses, commands, voice);
     }
-    let hands = EffectRunner::new(home, store, me, manner, voice);
-    let done = runtime.block_on(serve(home, settings, hands, now));
+    let runner = EffectRunner::new(home, store, me, manner, voice);
+    let done = runtime.block_on(serve(home, settings, runner, now));
     match &done {
         Ok(_) => voice.log("ended"),
         Err(failure) => tracing::error!("{failure}"),
@@ -125,7 +125,7 @@ enum LoopEvent {
 async fn serve(
     home: &Env,
     settings: Settings,
-    mut hands: EffectRunner<'_>,
+    mut runner: EffectRunner<'_>,
     mut now: ClockReading,
 ) -> Result<Exit, Failure> {
     let cannot = |error| Failure::internal(format!("cannot wait for signals: {error}"));
@@ -143,16 +143,16 @@ async fn serve(
         settings.watchdog.map_or(LATE, |limit| LATE.min(limit / 4)).max(Duration::from_millis(10));
     // One pending wake-up is enough. A build without fleets never sends one.
     let (wake, mut woken_by_fleet) = mpsc::channel(1);
-    hands.listen(&wake);
+    runner.listen(&wake);
     let (mut daemon, first) = Daemon::start(settings, now);
     let mut events = VecDeque::new();
     for effect in first {
-        hands.carry_out(effect, now, &mut events)?;
+        runner.carry_out(effect, now, &mut events)?;
     }
     loop {
         while let Some(event) = events.pop_front() {
             for effect in daemon.handle(event, now) {
-                if let Some(exit) = hands.carry_out(effect, now, &mut events)? {
+                if let Some(exit) = runner.carry_out(effect, now, &mut events)? {
                     return Ok(exit);
                 }
             }
@@ -173,9 +173,9 @@ async fn serve(
             LoopEvent::FleetWork => events.push_back(DaemonEvent::FleetWork),
             LoopEvent::Beat => events.push_back(DaemonEvent::Pace),
             LoopEvent::Signal(signal) => events.push_back(DaemonEvent::Signal(signal)),
-            LoopEvent::Ends => hands.recover_stale(&mut events)?,
+            LoopEvent::Ends => runner.recover_stale(&mut events)?,
             LoopEvent::Asked(SocketRequest { what, reply }) => {
-                let by = hands.expect(reply);
+                let by = runner.expect(reply);
                 events.push_back(DaemonEvent::Asked { by, what });
             }
         }

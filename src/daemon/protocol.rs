@@ -16,7 +16,7 @@ use runner_engine::ids::RunId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a line in bytes.
+/// Maximum length of a request in bytes.
 pub const LONGEST: usize = 64 * 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

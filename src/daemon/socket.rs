@@ -135,9 +135,8 @@ impl Client {
         let mut stream = BufReader::new(stream);
         loop {
             let mut line = Vec::new();
-            let bound = LONGEST as u64 + 1;
-            let mut bounded = (&mut stream).take(bound);
-            let read = timeout(PATIENCE, bounded.read_until(b'\n', &mut line));
+            let mut limited = (&mut stream).take(LONGEST as u64 + 1);
+            let read = timeout(PATIENCE, limited.read_until(b'\n', &mut line));
             let count = tokio::select! {
                 biased;
                 count = read => count??,
@@ -148,7 +147,7 @@ impl Client {
             }
             if line.len() > LONGEST {
                 let why = format!("a request is one line of at most {LONGEST} bytes");
-                // The rest of the stream belongs to this line, so no other request can be read.
+                // The stream continues in the middle of this line, so no other request can be read.
                 return write(&mut stream, &Reply::error(why)).await;
             }
             let what = match serde_json::from_slice(&line) {

@@ -1,5 +1,5 @@
-//! Checks that the programs used by jobs and backends can be found, and that their keys are
-//! present.
+//! Checks that the programs used by jobs and backends can be found, that agents are logged in, and
+//! that keys are present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ struct NeededPrograms {
     keys: BTreeMap<String, Vec<String>>,
 }
 
-/// Returns the missing programs and keys, across all projects.
+/// Returns the findings about programs, logins and keys, across all projects.
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
     let mut roots: BTreeSet<PathBuf> = crate::project::find(here).into_iter().collect();
     let known = store.and_then(|store| store.projects().ok());

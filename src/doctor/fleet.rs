@@ -1,4 +1,4 @@
-//! Findings about the fleets that this host has joined.
+//! Checks the fleets that this host has joined.
 
 use super::DoctorFinding;
 use crate::config;
@@ -6,7 +6,6 @@ use crate::env::Env;
 use crate::fleet::health;
 use crate::fleet::membership::Membership;
 
-/// Returns the findings about the fleets that this host has joined.
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
     let members = match Membership::all(home) {
         Ok(members) => members,
@@ -25,7 +24,7 @@ pub fn findings(home: &Env) -> Vec<DoctorFinding> {
         let place = format!("fleet {}", member.fleet);
         let Some(settings) = fleets.get(&member.fleet) else {
             let hint = format!("runner config set --user fleet.{}.url ADDRESS", member.fleet);
-            let what = "this host has joined it, but the user's config.toml does not name it";
+            let what = "this host has joined the fleet, but it is not in the user's config.toml";
             found.push(DoctorFinding::error(place, what).hint(hint));
             continue;
         };

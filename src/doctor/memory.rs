@@ -20,11 +20,11 @@ use crate::env::Env;
 use crate::hooks::scope;
 use crate::ui::Failure;
 
-/// Times above which a finding is reported: for rendering a block and, in milliseconds, for a whole
-/// hook as measured by the host.
+/// Times above which a finding is reported: for opening the store and rendering a block and, in
+/// milliseconds, for a whole hook as measured by the host.
 const SLOW: Duration = Duration::from_millis(200);
 const SLOW_HOOK: u64 = 500;
-/// Maximum folder depth below the transcripts folder. Sub-agents' transcripts are deeper.
+/// Maximum folder depth below the transcripts folder.
 const DEPTH: usize = 4;
 
 pub fn findings(home: &Env) -> Vec<DoctorFinding> {
@@ -56,7 +56,7 @@ impl ConfiguredHost {
         found.then(|| Self { name, settings, folder: home.join(folder) })
     }
 
-    /// Returns the transcript of the newest session that ran since the settings were changed.
+    /// Returns the transcript of the newest session, if it ran after the settings were changed.
     fn last_session(&self) -> Option<PathBuf> {
         let changed = modified(&self.settings)?;
         let (at, path) = newest(&self.folder, DEPTH)?;
@@ -141,7 +141,8 @@ fn modified(path: &Path) -> Option<Timestamp> {
     fs::metadata(path).ok()?.modified().ok()?.try_into().ok()
 }
 
-/// Returns the most recently changed transcript below a folder, with the time of the change.
+/// Returns the most recently changed transcript below a folder, if there is one, with the time of
+/// the change.
 fn newest(folder: &Path, depth: usize) -> Option<(Timestamp, PathBuf)> {
     let entries = fs::read_dir(folder).ok()?.flatten();
     let found = entries.filter_map(|entry| {

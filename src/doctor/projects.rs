@@ -90,7 +90,7 @@ fn one(
             format!("is on {kind}: changes by other machines are not noticed"),
         ));
     }
-    found.extend(surroundings::room_at(&known.path));
+    found.extend(surroundings::disk_at(&known.path));
     found.extend(
         ticks::disagreements(home, &here.config)
             .into_iter()
@@ -102,7 +102,7 @@ fn one(
     Ok(found)
 }
 
-/// Reports a PATH entry that points into the project.
+/// Reports the first PATH entry that points into the project, if there is one.
 fn path_entry(known: &Project) -> Option<DoctorFinding> {
     let root = known.path.display().to_string();
     let path = env::setting("PATH").unwrap_or_default();
@@ -159,7 +159,7 @@ fn stale_locks(
         match ContractLock::inspect(&path, now) {
             Err(LockError::Foreign { path, content }) => found.push(DoctorFinding::note(
                 path.display().to_string(),
-                format!("another program ({content}) holds this lock; it is respected for an hour"),
+                format!("is held by another program ({content}); runner respects it for an hour"),
             )),
             // While a run is live, the lock may be its own. Otherwise the next run replaces the
             // lock file, whether runner or another program wrote it.

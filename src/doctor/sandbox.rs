@@ -70,8 +70,8 @@ fn noted(home: &Env) -> Option<Available> {
     (note.depends_on == depends_on()).then_some(note.found)
 }
 
-/// Stores the probe's result for later readers. If the file cannot be written, each reader runs its
-/// own probe.
+/// Probes the sandbox and stores the result for later readers, unless the stored result is still
+/// valid. If the file cannot be written, each reader runs its own probe.
 pub fn note(home: &Env) {
     if noted(home).is_some() {
         return;
@@ -168,7 +168,8 @@ fn switched_off() -> Vec<Switch> {
     SWITCHES.into_iter().filter(forbids).collect()
 }
 
-/// Returns the command that allows bubblewrap to work.
+/// Returns the command that allows bubblewrap to work, or one that shows its error if no switch
+/// forbids namespaces.
 fn allow(off: &[Switch]) -> String {
     let settings = off.iter().map(|switch| {
         let name = switch.path.trim_start_matches("/proc/sys/").replace('/', ".");
@@ -176,8 +177,8 @@ fn allow(off: &[Switch]) -> String {
     });
     let settings: Vec<String> = settings.collect();
     match settings.as_slice() {
-        // If no switch forbids namespaces, the restriction comes from outside, such as a container,
-        // and only bubblewrap's own error describes it.
+        // The restriction comes from outside, such as a container, and only bubblewrap's own error
+        // describes it.
         [] => "bwrap --ro-bind / / --unshare-pid --proc /proc /bin/true".to_owned(),
         settings => settings.join(" && "),
     }

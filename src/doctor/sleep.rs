@@ -8,14 +8,14 @@ use crate::env;
 
 /// Returns a note if a run cannot keep the machine from sleeping.
 pub fn findings() -> Option<DoctorFinding> {
-    let means = InhibitorCommand::here();
-    let mut keeper = Inhibitor::take(&InhibitRequest {
-        means,
-        program: means.and_then(|means| env::host_program(means.program())),
+    let command = InhibitorCommand::here();
+    let mut inhibitor = Inhibitor::take(&InhibitRequest {
+        means: command,
+        program: command.and_then(|command| env::host_program(command.program())),
         env: env::named(["PATH", "DBUS_SYSTEM_BUS_ADDRESS"].into_iter()),
         what: "runner doctor checks whether runs can keep this machine awake".to_owned(),
     });
-    let awake = keeper.standing();
+    let awake = inhibitor.standing();
     match awake.held {
         InhibitLevel::Sleep => None,
         _ => Some(DoctorFinding::note(

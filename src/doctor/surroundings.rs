@@ -58,7 +58,7 @@ fn person(home: &Env) -> Vec<DoctorFinding> {
             found.push(
                 DoctorFinding::warning(
                     name,
-                    "is not set, and agent programs look for it; a login shell has it",
+                    "is not set, and agent programs need it; a login shell sets it",
                 )
                 .hint("runner setup --apply"),
             );
@@ -107,12 +107,13 @@ fn disk_space(home: &Env) -> Vec<DoctorFinding> {
             .hint("export XDG_STATE_HOME=/var/tmp/runner-state && runner setup --apply"),
         );
     }
-    found.extend(room_at(&home.state));
+    found.extend(disk_at(&home.state));
     found
 }
 
-/// Checks that a disk has enough free space and is writable.
-pub fn room_at(path: &Path) -> Option<DoctorFinding> {
+/// Checks that `path`, or its nearest existing ancestor, is writable, and that its disk has enough
+/// free space.
+pub fn disk_at(path: &Path) -> Option<DoctorFinding> {
     let there = path.ancestors().find(|path| path.exists())?;
     let place = there.display().to_string();
     if access(there, Access::WRITE_OK).is_err() {

@@ -149,8 +149,8 @@ fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<D
                 .hint("loginctl enable-linger"),
         );
     }
-    // `systemd-analyze` checks the installed units. It writes a lot to standard error and exits
-    // with 0.
+    // `systemd-analyze` also checks units that the installed ones depend on, so only errors that
+    // mention runner's units are reported.
     let files: Vec<String> =
         published.files.keys().map(|path| path.display().to_string()).collect();
     let words = [&["systemd-analyze", "--user", "verify"].map(str::to_owned)[..], &files].concat();
@@ -162,8 +162,8 @@ fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<D
     found
 }
 
-/// Warns if there are several schedulers. Nothing runs twice, but removing one leaves the other in
-/// effect.
+/// Warns if there are several schedulers. Nothing runs twice, but after one is removed, the others
+/// remain in effect.
 fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let mut units = false;
