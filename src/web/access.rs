@@ -7,8 +7,8 @@
 //! POST with a role that may only read ────────────> 403
 //! ```
 //!
-//! The decision is pure. It must never depend on the body, and a header that occurs twice is
-//! refused.
+//! The decision is pure and must never depend on the body. A second header `Host`, `Origin`,
+//! `Sec-Fetch-Site` or `Authorization` is refused.
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use jiff::Timestamp;
@@ -157,7 +157,7 @@ impl RequestHead<'_> {
         }
     }
 
-    /// Returns the login in the request's cookie.
+    /// Returns the login in the request's cookie, or `None` if no cookie contains a valid login.
     fn login(&self, secrets: &Secrets, now: Timestamp) -> Option<Login> {
         let cookies = self.headers.get_all(header::COOKIE).iter();
         let cookies = cookies.filter_map(|value| value.to_str().ok()).flat_map(|it| it.split(';'));
@@ -169,7 +169,8 @@ impl RequestHead<'_> {
         self.method == Method::GET || self.method == Method::HEAD
     }
 
-    /// Returns the value of a header that occurs at most once.
+    /// Returns the value of a header, or `None` if the header is missing. A header that occurs
+    /// twice is an error.
     fn one(&self, name: &str) -> Result<Option<&str>, Refusal> {
         let mut values = self.headers.get_all(name).iter();
         let first = values.next();

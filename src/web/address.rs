@@ -33,7 +33,7 @@ impl ServeSettings {
         }
     }
 
-    /// Returns the accepted values of the `Host` header at `at`, in lower case.
+    /// Returns the values of the `Host` header that a server at `at` accepts, in lower case.
     pub fn hosts(&self, at: SocketAddr) -> Vec<String> {
         let port = at.port();
         let mut hosts = vec![format!("localhost:{port}")];

@@ -20,7 +20,7 @@ const KEY: usize = 200;
 /// Responds with a view's JSON.
 pub async fn show(view: &'static View, web: Arc<Web>, parts: Parts) -> Response {
     let answered = match view.command(&parts) {
-        Ok(words) => web.call(Purpose::Look, parts.project(), words).await,
+        Ok(words) => web.call(Purpose::View, parts.project(), words).await,
         Err(why) => Err(Failure::usage(why)),
     };
     match answered {

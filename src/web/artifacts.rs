@@ -19,11 +19,11 @@ use super::pages::failed;
 use super::state::{Purpose, Web};
 use crate::ui::Failure;
 
-/// Maximum number of bytes of a file to show on a page.
+/// Maximum number of bytes of a file to show on a page, in addition to [`MARGIN`].
 const PREVIEW: u64 = 256 * 1024;
 /// Maximum length in bytes of a file to download.
 const DOWNLOAD: u64 = 16 * 1024 * 1024;
-/// Number of bytes to read after a preview, so that its end contains no part of a secret.
+/// Number of additional bytes to read for a page, because an incomplete last line is not shown.
 const MARGIN: u64 = 64 * 1024;
 
 /// A published file.
@@ -44,7 +44,7 @@ pub async fn show(
     let downloads = query.iter().any(|(name, _)| name == "download");
     let limit = if downloads { DOWNLOAD } else { PREVIEW + MARGIN };
     let (found, id) = (Arc::clone(&web), run.clone());
-    match web.blocking(Purpose::Look, move || read(&found, &id, number, limit)).await {
+    match web.blocking(Purpose::View, move || read(&found, &id, number, limit)).await {
         Ok(Artifact { path, is_cut: true, .. }) if downloads => {
             let what = format!("{path} is longer than {DOWNLOAD} bytes; open it in the project");
             problem(StatusCode::PAYLOAD_TOO_LARGE, &what, None)

@@ -17,7 +17,7 @@ use crate::ui::Failure;
 /// Number of failed attempts in [`WINDOW`] after which failed attempts are refused without being
 /// counted. Valid codes are still accepted.
 const ATTEMPTS: usize = 10;
-/// The time after which a failed attempt no longer counts.
+/// The time after which a failed attempt is forgotten.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// Returns the path of the file with the code for the next login.

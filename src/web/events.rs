@@ -29,7 +29,7 @@ use crate::env::Env;
 use crate::ui::Failure;
 
 /// How often the database is checked for changes.
-const LOOK: Duration = Duration::from_millis(25);
+const PERIOD: Duration = Duration::from_millis(25);
 /// The time after which a comment is sent on an idle stream, so that no proxy closes it.
 const ALIVE: Duration = Duration::from_secs(15);
 /// Maximum number of changes to read at a time.
@@ -38,8 +38,8 @@ const BATCH: u32 = 500;
 const WAITING: usize = 64;
 
 /// Reports the number of the last change while a client is listening.
-pub async fn look(home: Env, sender: watch::Sender<i64>) {
-    let mut pace = interval(LOOK);
+pub async fn report_changes(home: Env, sender: watch::Sender<i64>) {
+    let mut pace = interval(PERIOD);
     pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let path = home.store_path();
     // A restored database is a different file.
@@ -68,7 +68,7 @@ pub async fn look(home: Env, sender: watch::Sender<i64>) {
     }
 }
 
-/// Streams the changes after the last one known to the client.
+/// Streams the changes after the last one known to the client, or otherwise all future changes.
 pub async fn changes(
     State(web): State<Arc<Web>>,
     Query(query): Query<Vec<(String, String)>>,
@@ -98,7 +98,7 @@ pub async fn changes(
     response(receiver)
 }
 
-/// Reserves a slot for a stream, or returns `None` if there are too many.
+/// Reserves a slot for a stream, or returns `None` if too many streams are open.
 pub fn place(web: &Web) -> Option<OwnedSemaphorePermit> {
     Arc::clone(&web.streams).try_acquire_owned().ok()
 }
@@ -120,7 +120,7 @@ pub fn response(receiver: mpsc::Receiver<Event>) -> Response {
     Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
-/// Sends changes until the client is gone or the database cannot be read.
+/// Sends changes until the client is gone, all logins end, or the database cannot be read.
 async fn send_changes(
     web: &Arc<Web>,
     after: Option<i64>,
@@ -132,11 +132,11 @@ async fn send_changes(
         Some(after) => after,
         None => {
             let read = Arc::clone(web);
-            web.blocking(Purpose::Look, move || Ok(read.store()?.last_change()?)).await?
+            web.blocking(Purpose::View, move || Ok(read.store()?.last_change()?)).await?
         }
     };
-    // The retry time makes the browser reconnect soon after a server restart.
     let gone = |_| Failure::later("the client is gone");
+    // The retry time makes the browser reconnect soon after a server restart.
     let first =
         Event::default().id(after.to_string()).retry(Duration::from_secs(1)).comment("connected");
     sender.send(first).await.map_err(gone)?;
@@ -144,7 +144,7 @@ async fn send_changes(
         changed.borrow_and_update();
         let read = Arc::clone(web);
         let found = web
-            .blocking(Purpose::Look, move || Ok(read.store()?.changes_after(after, BATCH)?))
+            .blocking(Purpose::View, move || Ok(read.store()?.changes_after(after, BATCH)?))
             .await?;
         let more = match found {
             ChangesAfter::All(changes) => {

@@ -50,7 +50,8 @@ enum Wanted {
 }
 
 impl Wanted {
-    /// Parses the `Range` header. Without one, the request is for the entire file.
+    /// Parses the `Range` header. Without one, the request is for the entire file. Returns `None`
+    /// for a range that is invalid or not supported.
     fn parse(range: Option<&str>) -> Option<Self> {
         let Some(range) = range else { return Some(Self::Everything) };
         let (first, last) = range.strip_prefix("bytes=")?.split_once('-')?;
@@ -135,7 +136,7 @@ pub async fn part(
         );
     };
     let home = web.home.clone();
-    let found = web.blocking(Purpose::Look, move || {
+    let found = web.blocking(Purpose::View, move || {
         let none = || Failure::data(format!("there is no run {run}")).hint("runner runs");
         let id: RunId = run.parse().map_err(|_| none())?;
         let (name, _) = follow::FILES[which];
@@ -181,7 +182,7 @@ enum Found {
 }
 
 /// Responds with an entire file, which is redacted while it is sent. Returns `None` if too many
-/// files are being sent.
+/// files and event streams are being sent, or if no thread can be started.
 fn whole(web: &Web, mut file: File) -> Option<Response> {
     let place = place(web)?;
     let (sender, receiver) = mpsc::channel::<io::Result<String>>(WAITING);
@@ -328,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_fits_no_part_is_replaced() {
+    fn overlong_line_is_replaced() {
         let text = format!("first\n{}\nlast\n", "a".repeat(300_000));
         let part = |first| {
             read(io::Cursor::new(&text), text.len() as u64, Wanted::From(first, PART)).unwrap()

@@ -34,14 +34,14 @@ pub async fn show(
     let name = match parts.project() {
         Some(id) => {
             let found = Arc::clone(&web);
-            match web.blocking(Purpose::Look, move || found.folder(&id)).await {
+            match web.blocking(Purpose::View, move || found.folder(&id)).await {
                 Ok(folder) => folder.file_name().map(|name| name.to_string_lossy().into_owned()),
                 Err(failure) => return failed(&web, &failure),
             }
         }
         None => None,
     };
-    match web.call(Purpose::Look, parts.project(), words).await {
+    match web.call(Purpose::View, parts.project(), words).await {
         Ok(Answer { data, notices, .. }) => {
             let query: BTreeMap<String, String> = parts.query.iter().cloned().collect();
             Html(web.renderer.page(
@@ -82,7 +82,7 @@ pub async fn one_file(
     words: &[&str],
     refresh: Option<&'static str>,
 ) -> Response {
-    match web.call(Purpose::Look, parts.project(), parts.fill(words)).await {
+    match web.call(Purpose::View, parts.project(), parts.fill(words)).await {
         Ok(answer) => {
             let mut response = Html(answer.text).into_response();
             let headers = response.headers_mut();

@@ -1,4 +1,4 @@
-//! The routes of the server, and the checks that every request passes.
+//! The routes of the server, and the checks that every request must pass.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,7 +120,7 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
 }
 
 async fn metrics(State(web): State<Arc<Web>>) -> Response {
-    match web.call(Purpose::Look, None, vec!["metrics".to_owned()]).await {
+    match web.call(Purpose::View, None, vec!["metrics".to_owned()]).await {
         Ok(answer) => {
             ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], answer.text)
                 .into_response()

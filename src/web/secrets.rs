@@ -78,7 +78,7 @@ impl Secrets {
         Ok(secrets)
     }
 
-    /// Makes a new key, which ends all logins and invalidates the tokens.
+    /// Creates a new key, which ends all logins and invalidates the tokens and the webhook key.
     ///
     /// # Errors
     /// Returns an error if a file cannot be written.
@@ -182,7 +182,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     write_atomic(path, bytes, 0o600).map_err(|error| Failure::not_written(path, whole(&error)))
 }
 
-/// Makes a login code.
+/// Generates a login code.
 ///
 /// # Errors
 /// Returns an error if the host cannot provide random numbers.

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 
 use super::address::ServeSettings;
 use super::codes::code_file;
-use super::events::look;
+use super::events::report_changes;
 use super::openapi::AnswerSchemas;
 use super::render::Renderer;
 use super::secrets::{folder, write};
@@ -76,10 +76,11 @@ pub enum Bound {
 }
 
 impl Server {
-    /// Binds the addresses.
+    /// Binds the addresses, unless another process is already serving.
     ///
     /// # Errors
-    /// Returns an error if an address cannot be bound.
+    /// Returns an error if the settings are invalid, if the lock cannot be used, or if an address
+    /// cannot be bound.
     pub fn bind(home: &Env, settings: ServeSettings) -> Result<Bound, Failure> {
         settings.check()?;
         home.make_state()?;
@@ -117,7 +118,7 @@ impl Server {
         Ok(Bound::Server(Box::new(server)))
     }
 
-    /// Returns the address of the pages.
+    /// Returns the address of the pages, or `None` if only the Unix socket is served.
     pub fn address(&self) -> Option<SocketAddr> {
         self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
     }
@@ -127,7 +128,7 @@ impl Server {
         self.socket.clone()
     }
 
-    /// Makes a runtime for a server, with few and short-lived threads.
+    /// Creates a runtime for a server. Its threads for commands end soon after their last command.
     ///
     /// # Errors
     /// Returns an error if the runtime cannot be created.
@@ -184,7 +185,7 @@ impl Ready {
             }
             None => None,
         };
-        tokio::spawn(look(self.server.home.clone(), self.sender));
+        tokio::spawn(report_changes(self.server.home.clone(), self.sender));
         if let Some(tcp) = tcp {
             tokio::spawn(connections::tcp(tcp, router.clone()));
         }

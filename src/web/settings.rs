@@ -27,8 +27,7 @@ pub struct ServeConfig {
 /// Reads the server settings from the user's file, on top of the defaults.
 ///
 /// # Errors
-/// Returns an error that names the file if the file cannot be read, or if the table contains an
-/// error.
+/// Returns an error if the file cannot be read, or if the table contains an error.
 pub fn settings(user_config: &Path) -> Result<ServeConfig, Failure> {
     let wrong = |why: &str| {
         Failure::configuration(format!("{}: {why}", user_config.display()))

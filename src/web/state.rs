@@ -19,7 +19,7 @@ use crate::ui::{CalledCommand, Captured, Failure};
 
 /// Maximum number of views that are read at the same time. Each has its own connection to the
 /// database.
-const LOOKS: usize = 4;
+const VIEWS: usize = 4;
 /// Maximum number of modifying commands that run at the same time.
 const ACTS: usize = 2;
 /// Maximum number of messages and answers that are kept for a later request.
@@ -49,14 +49,14 @@ pub struct Web {
     pub answers: Kept,
     /// The requests in progress that have an idempotency key.
     pub pending: Mutex<BTreeSet<String>>,
-    looks: Arc<Semaphore>,
+    views: Arc<Semaphore>,
     acts: Arc<Semaphore>,
 }
 
 /// The purpose of a command. Slow views do not keep an action waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    Look,
+    View,
     Act,
 }
 
@@ -90,7 +90,7 @@ impl Web {
             messages: Kept::default(),
             answers: Kept::default(),
             pending: Mutex::default(),
-            looks: Arc::new(Semaphore::new(LOOKS)),
+            views: Arc::new(Semaphore::new(VIEWS)),
             acts: Arc::new(Semaphore::new(ACTS)),
         })
     }
@@ -136,7 +136,7 @@ impl Web {
         work: impl FnOnce() -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let places = match purpose {
-            Purpose::Look => &self.looks,
+            Purpose::View => &self.views,
             Purpose::Act => &self.acts,
         };
         let place = Arc::clone(places).acquire_owned().await;
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_the_audit_trail_are_single_words() {
+    fn audited_values_are_single_words() {
         let words = ["dream", "accept", "--note=ok: asked by root from home", "--", "a\0b"];
         let text = quoted(&words);
         assert_eq!(text, "dream accept '--note=ok: asked by root from home' -- 'a\u{fffd}b'");

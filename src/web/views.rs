@@ -213,12 +213,12 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Returns a part of the path.
+    /// Returns the part of the path with this name, if the path has one.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.path.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns the id of the project in the path.
+    /// Returns the id of the project in the path, if the path has one.
     pub fn project(&self) -> Option<String> {
         self.get("project").map(str::to_owned)
     }
