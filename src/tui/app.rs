@@ -15,7 +15,7 @@ use super::viewer::{Search, Viewer};
 use crate::ui::keys::Input;
 use crate::ui::show::Tone;
 
-/// A view opened by a tab.
+/// A tab of the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     Overview,
@@ -175,7 +175,7 @@ impl App {
         visible.get(self.at).and_then(|(_, row)| row.first()).map(String::as_str)
     }
 
-    /// Returns the current view's search while its text is being typed.
+    /// Returns the current view's search, but only while its text is being typed.
     pub fn typed_search(&self) -> Option<&Search> {
         let search = match (self.tab, &self.runs) {
             (Tab::Overview, _) => &self.overview.search,
@@ -191,12 +191,12 @@ impl App {
         self.asked = Some(action);
     }
 
-    /// Returns the action awaiting confirmation.
+    /// Returns the action awaiting confirmation, if there is one.
     pub fn asked(&self) -> Option<&Action> {
         self.asked.as_ref()
     }
 
-    /// Returns whether keys answer a question instead of choosing a view.
+    /// Returns whether keys are input for a search or a review instead of choosing a view.
     fn is_asking(&self) -> bool {
         let reviews = self.tab == Tab::Proposals;
         self.typed_search().is_some()

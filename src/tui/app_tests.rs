@@ -71,7 +71,7 @@ fn opened_log(mut app: App) -> App {
 }
 
 #[test]
-fn views_look_as_recorded() {
+fn views_match_snapshots() {
     for (width, height) in [(80, 24), (200, 60)] {
         let mut views = vec![("overview", app())];
         views.push(("runs", press(app(), "\tj").0));

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthChar as _;
 use crate::ui::safe;
 use crate::ui::show::Tone;
 
-/// The meaning of a row, which decides how it looks.
+/// The meaning of a row or a cell, which determines its appearance.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CellStyle {
     #[default]
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_redacted_before_it_is_divided() {
+    fn secrets_are_redacted_before_division() {
         let secret = "key sk-ant-api03-0123456789abcdefghijklmnop end";
         for width in 2..60 {
             let wrapped = Row::wrapped(CellStyle::Plain, secret, width);

@@ -1,6 +1,6 @@
 //! Takes over the application's terminal, draws frames, reads keys, and restores the terminal.
 //!
-//! The terminal must never stay in raw mode, even after an error, a panic or a signal.
+//! The terminal must never remain in raw mode, even after an error, a panic or a signal.
 
 use std::collections::VecDeque;
 use std::io::{self, IsTerminal as _, Stdout};
@@ -37,7 +37,7 @@ pub struct Screen {
 }
 
 /// How often to check for signals, terminal size changes and new data.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
+const PERIOD: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 impl Screen {
     /// Takes over the terminal.
@@ -96,14 +96,14 @@ impl Screen {
         }
     }
 
-    /// Reads the available input, waiting at most [`LOOK`].
+    /// Reads the available input, waiting at most [`PERIOD`].
     ///
     /// # Errors
     /// Returns an error if the terminal cannot be read.
     fn read(&mut self) -> io::Result<()> {
         let stdin = io::stdin();
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
-        match poll(&mut ready, Some(&LOOK)) {
+        match poll(&mut ready, Some(&PERIOD)) {
             Ok(0) => {
                 self.keys.forget();
                 return Ok(());

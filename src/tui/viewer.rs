@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_growing_log_is_followed_until_a_person_scrolls() {
+    fn growing_log_is_followed_until_scrolled() {
         let mut log = Viewer::following("log".into(), "R1".into());
         log.append(&numbered(10));
         assert_eq!(seen(&mut log), ["line 6", "line 7", "line 8", "line 9"]);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_dropped_during_a_search_do_not_move_the_view() {
+    fn dropped_lines_do_not_move_the_view() {
         let mut log = Viewer::following("log".into(), "R1".into());
         log.append(&numbered(KEPT));
         log.update(Input::Char('/'));

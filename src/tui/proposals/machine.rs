@@ -144,7 +144,7 @@ impl Review {
         self.mode == Mode::List
     }
 
-    /// Handles a key and returns the effect to carry out.
+    /// Handles a key and returns the effect to carry out, if there is one.
     #[must_use]
     pub fn update(&mut self, key: Input) -> Option<Effect> {
         match key {

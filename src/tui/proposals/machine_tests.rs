@@ -107,7 +107,7 @@ fn the_last_decision_is_undone_first() {
 }
 
 #[test]
-fn amend_chooses_an_action_and_a_destination() {
+fn amend_chooses_action_and_destination() {
     let mut review = three();
     let archive = DecisionInput::Amend { action: Action::Archive, into: None };
     assert_eq!(keys(&mut review, "\nnm1"), decide("b2", archive, IfChanged::Refuse));
@@ -143,7 +143,7 @@ fn changed_idea_needs_forced_decision() {
 }
 
 #[test]
-fn a_note_goes_with_one_decision() {
+fn note_is_kept_with_one_decision() {
     let mut review = three();
     assert_eq!(keys(&mut review, "\nc done in May\n"), None);
     let Some(Effect::Decide { note, .. }) = keys(&mut review, "a") else {
