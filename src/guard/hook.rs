@@ -13,8 +13,8 @@
 //! exits with 2. The hook refuses early, with a reason that the model can read; the sandbox stops
 //! any write that the hook misses.
 //!
-//! This module must never write or open the database, because it runs before every tool call. It
-//! calls git only for a job whose files must stay out of git's history.
+//! This module must never write a file or open the database, because it runs before every tool
+//! call. It calls git only for a job whose files must stay out of git's history.
 
 use std::fs;
 use std::io::{self, Read};
@@ -178,13 +178,13 @@ impl WriteBounds {
             ));
         }
         if self.write.iter().any(|place| whole.starts_with(place)) {
-            return self.stays_private(whole);
+            return self.check_private(whole);
         }
         Err(format!("{} is outside the paths that this job may write", whole.display()))
     }
 
     /// Checks that writing to a real path puts nothing private into git's history.
-    fn stays_private(&self, whole: &Path) -> Result<(), String> {
+    fn check_private(&self, whole: &Path) -> Result<(), String> {
         let Some(git) = &self.private else { return Ok(()) };
         let Ok(path) = whole.strip_prefix(git.root()) else { return Ok(()) };
         let path = path.to_str().ok_or_else(|| format!("{} is not UTF-8", whole.display()))?;
@@ -264,7 +264,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn writes_outside_bounds_are_refused() {
+    fn only_writes_in_scope_are_allowed() {
         let folder = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(folder.path()).unwrap();
         fs::create_dir_all(root.join("work/.git")).unwrap();

@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::cycles;
 use crate::ui::Failure;
 
-/// Returns the paths that a job's own processes may write, and the paths below them that they may
-/// not.
+/// Returns the paths that a job's own processes may write, and the paths below them that the
+/// processes must not write.
 pub fn of_works(root: &Path, works: Works<'_>, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (Works::Program(writes) | Works::Agent(writes)) = works;
     working(root, writes, config)

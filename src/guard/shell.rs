@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The result is a hint, not a sandbox: a program's command line does not reveal everything it
-//! does. Redirections count, as do the arguments of common programs that write. Anything that
+//! does. It covers redirections and the arguments of common programs that write. Anything that
 //! cannot be known (a variable, a program whose name the shell computes) is reported as unknown. A
 //! line that cannot be parsed is an error, and so is a program whose effect cannot be determined
 //! (inline code, commands piped to a shell). A relative path is resolved against every folder that
@@ -24,9 +24,9 @@ use tokens::{ShellWord, Token, tokens};
 const LONGEST: usize = 128 * 1024;
 /// Maximum depth of nested shells that are scanned.
 const DEEPEST: usize = 4;
-/// Maximum number of folders that a line may change to.
+/// Maximum number of folders that a line may be in, including the one where it starts.
 const MOST_FOLDERS: usize = 8;
-/// Stands for a folder that only the shell knows.
+/// Represents a folder that only the shell knows.
 const UNKNOWN: &str = "$";
 
 /// The effect that a command would have on a path.
@@ -54,15 +54,15 @@ pub enum ShellPlace {
 /// Returns the paths that `line` would write.
 ///
 /// # Errors
-/// Returns an error if the line cannot be parsed, or if the effect of a program cannot be
-/// determined.
+/// Returns an error if the line is too long or too complex, if it cannot be parsed, or if the
+/// effect of a program cannot be determined.
 pub fn written(line: &str) -> Result<Vec<ShellPlace>, String> {
     if line.len() > LONGEST {
         return Err(format!("the command is longer than {LONGEST} bytes"));
     }
-    let mut look = ShellScan { folders: vec![String::new()], found: Vec::new() };
-    look.line(line, 0)?;
-    Ok(look.found)
+    let mut scan = ShellScan { folders: vec![String::new()], found: Vec::new() };
+    scan.line(line, 0)?;
+    Ok(scan.found)
 }
 
 /// The standard input of a command.
@@ -73,8 +73,8 @@ enum Input {
 }
 
 struct ShellScan {
-    /// The folders that the line may be in: the one where it began, which is empty, and those that
-    /// it changed to.
+    /// The folders that the line may be in: the one where it starts, represented by an empty
+    /// string, and those that it changes to.
     folders: Vec<String>,
     found: Vec<ShellPlace>,
 }
@@ -109,7 +109,7 @@ impl ShellScan {
     }
 
     /// Adds a folder that the line may change to. The earlier folders remain possible.
-    fn goes(&mut self, folder: &ShellWord) -> Result<(), String> {
+    fn add_folder(&mut self, folder: &ShellWord) -> Result<(), String> {
         let text = folder.text.as_str();
         let known = text != "-" && !folder.expands(text);
         let more: Vec<String> = match known {

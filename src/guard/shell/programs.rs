@@ -204,7 +204,7 @@ impl ShellScan {
 
     fn cd(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
         let elsewhere = ShellWord::literal("-");
-        self.goes(call.plain().first().copied().unwrap_or(&elsewhere))
+        self.add_folder(call.plain().first().copied().unwrap_or(&elsewhere))
     }
 
     fn sed(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
@@ -245,7 +245,8 @@ impl ShellScan {
     }
 }
 
-/// Returns the rule for a program. A version suffix in its name (`python3.12`) is ignored.
+/// Returns the rule for a program, if there is one. A version suffix in the program's name
+/// (`python3.12`) is ignored.
 fn rule(name: &str) -> Option<Rule> {
     let bare = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     let listed = |names: &str| names.split(' ').any(|it| it == name || it == bare);
@@ -263,7 +264,7 @@ fn assigns(text: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// Returns the text that follows an option in its word.
+/// Returns the text that follows an option in a word, or `None` if the word is not this option.
 fn after<'a>(text: &'a str, option: &str) -> Option<&'a str> {
     let Some(letter) = option.strip_prefix("-*") else {
         return text.strip_prefix(option);
