@@ -56,7 +56,8 @@ pub fn prepare(
     fs::create_dir_all(&info).map_err(|error| Failure::not_made(&info, error))?;
     write_atomic(&info.join("exclude"), source.exclude.as_bytes(), 0o644)
         .map_err(|error| Failure::cannot_write(error.to_string()))?;
-    // A file may replace a removed folder, and a folder may replace a removed file.
+    // All files are removed before any is written, because a file may replace a removed folder, and
+    // a folder may replace a removed file.
     for file in &source.files {
         remove(root, file)?;
     }

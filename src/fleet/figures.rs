@@ -24,8 +24,8 @@ const VERSION: u32 = 1;
 #[cfg(feature = "fleet")]
 const EXTENSION: &str = "overview";
 
-/// Number of consecutive failed connections, at most a minute apart, before the database counts as
-/// silent. The number gives a machine that has just woken up time to connect.
+/// Minimum number of consecutive failed connections before the database is considered silent. The
+/// number gives a machine that has just woken up time to connect.
 #[cfg(feature = "fleet")]
 const MANY: u32 = 10;
 
@@ -42,7 +42,7 @@ pub struct FleetFigures {
     pub slots: u32,
     /// When the figures were read from the database.
     pub read: Timestamp,
-    /// How long a host may go unseen, in seconds, before it counts as silent.
+    /// How long a host may go unseen, in seconds, before it is considered silent.
     pub silent_after: i64,
     /// The hosts that have not left, by name.
     pub hosts: Vec<HostFigures>,
@@ -61,11 +61,11 @@ pub struct HostFigures {
     pub state: String,
     pub tags: Vec<String>,
     pub version: String,
-    /// When it was last seen, on the clock of the host that reads the figures.
+    /// When the host was last seen, on the clock of the host that reads the figures.
     pub seen: Timestamp,
-    /// The number of its claims.
+    /// The number of the host's claims.
     pub claims: u64,
-    /// Whether it accepts work but has not been seen for too long.
+    /// Whether the host accepts work but has not been seen for too long.
     pub silent: bool,
 }
 
@@ -102,8 +102,8 @@ impl FleetFigures {
     }
 }
 
-/// Returns the figures of all joined fleets, by name. A machine without a fleet reads one folder,
-/// and a build without fleets reads nothing.
+/// Returns the figures of all joined fleets, sorted by name. A machine without a fleet reads one
+/// folder, and a build without fleets reads nothing.
 pub fn all(home: &Env) -> Vec<FleetFigures> {
     #[cfg(feature = "fleet")]
     return joined::all(home);

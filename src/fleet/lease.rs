@@ -40,7 +40,8 @@ pub struct HeldLease {
 /// commits. Returns `None` for a run without a claim.
 ///
 /// # Errors
-/// Returns an error if the fleet's settings cannot be used.
+/// Returns an error if the run's note or the fleet's settings cannot be used, or if the thread that
+/// renews the lease cannot be started.
 pub fn hold(
     home: &Env,
     store: &mut Store,
@@ -116,14 +117,14 @@ impl RecoveryGuard {
     }
 }
 
-/// Returns the check for a run's commits, or `None` for a run that does not belong to a fleet.
+/// Returns the check for a run's commits, or `None` for a run without a claim or a result.
 fn guard_of(home: &Env, store: &Store, run: &RunId) -> Result<Option<FleetGuard>, Failure> {
     let Some(note) = CheckedNote::of(store, run)? else { return Ok(None) };
     let database = membership::database(&membership::settings(home, note.fleet())?)?;
     Ok(Some(FleetGuard { note, database: Box::new(database) }))
 }
 
-/// Returns the lease length for a host's own runs.
+/// Returns the configured length of a lease.
 pub fn lease(settings: &Fleet) -> Duration {
     settings.lease.try_into().unwrap_or(Duration::ZERO)
 }

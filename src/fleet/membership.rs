@@ -23,7 +23,7 @@ pub struct Membership {
     pub host: String,
     /// The worker name under which the host last joined: the host's name and the id of its boot.
     pub worker: String,
-    /// Whether the host is finishing its runs and taking no new ones.
+    /// Whether the host is finishing its runs and accepts no new ones.
     pub draining: bool,
 }
 

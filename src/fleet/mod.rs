@@ -77,8 +77,8 @@ const WAIT: SignedDuration = SignedDuration::from_mins(5);
 /// Offers due runs, claims work, delivers results and applies them.
 ///
 /// # Errors
-/// Returns an error if the host's own database fails. Fleet errors are included in the returned
-/// troubles instead.
+/// Returns an error if the host's own database, files or settings cannot be used. Errors of a
+/// fleet's database are included in the returned troubles instead.
 pub fn step(home: &Env, store: &mut Store, me: &ProcessIdentity) -> Result<FleetStep, Failure> {
     let waiting = store.fleet_runs(home.wall()?)?;
     if waiting.is_empty() && !folder(home).is_dir() {

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn summary_names_the_host_if_one_finished_the_work() {
+    fn work_line_names_the_host() {
         let mut note = ApplyNote {
             fleet: "night".into(),
             occurrence: String::new(),

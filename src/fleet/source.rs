@@ -34,7 +34,7 @@ pub struct Source {
     pub exclude: String,
 }
 
-/// Where a host gets a commit from.
+/// Where a host obtains a commit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum History {
@@ -67,7 +67,8 @@ pub enum FileKind {
 }
 
 /// Reports whether the target of a link at `path` stays inside the project, no matter where other
-/// links lead: the target may contain `..` only at its beginning, and must not leave the project.
+/// links lead: the target may contain `..` only at its beginning, must not leave the project, and
+/// must not continue with `.git`.
 pub fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.matches('/').count();
     let mut rest = target;
@@ -93,7 +94,8 @@ pub fn allows(remotes: &[String], address: &str) -> bool {
     is_plain && remotes.iter().any(|allowed| address == allowed || is_below(allowed))
 }
 
-/// Returns the allowed remote that has a commit, according to the last fetch or push.
+/// Returns an allowed remote that has the commit according to the last fetch or push, or `None` if
+/// there is no such remote.
 fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<History>, GitError> {
     if remotes.is_empty() {
         return Ok(None);
@@ -230,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_stay_inside() {
+    fn links_inside_the_project_are_allowed() {
         for (path, target) in [
             ("a", "b"),
             ("a", "b/c"),
@@ -244,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_below_an_allowed_one_are_allowed() {
+    fn only_listed_addresses_are_allowed() {
         let remotes = [
             "https://example.org/me/",
             "git@example.org:",
@@ -278,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn file_in_place_of_a_folder_leaves_nothing_below_it() {
+    fn replaced_folders_contain_no_files() {
         let root = tempfile::tempdir().unwrap();
         let root = fs::canonicalize(root.path()).unwrap();
         fs::create_dir_all(root.join("a/b")).unwrap();
@@ -295,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn links_never_lead_outside() {
+    fn links_outside_the_project_are_refused() {
         for (path, target) in [
             ("a", "/etc/passwd"),
             ("a", "../b"),

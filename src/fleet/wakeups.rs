@@ -99,7 +99,7 @@ fn connect(home: &Env, fleet: &str) -> Result<Signals, Failure> {
 fn pass_on(mut signals: Signals, stopped: &Receiver<()>, wake: &mpsc::Sender<()>) -> bool {
     let mut woken = true;
     loop {
-        // A full channel already holds a wake-up.
+        // A full channel already contains a wake-up.
         if woken && matches!(wake.try_send(()), Err(mpsc::error::TrySendError::Closed(()))) {
             return false;
         }
