@@ -134,7 +134,7 @@ enum Shortfall {
 }
 
 /// Returns the shortfall at the first level whose remaining budget is too small, or else at the
-/// first level whose reservations leave too little.
+/// first level whose reservations leave too little. Returns `None` if the amounts fit.
 fn fit(want: Units, levels: &[String], budgets: &BTreeMap<String, BudgetRow>) -> Option<Shortfall> {
     let mut waits = None;
     for row in levels.iter().filter_map(|level| budgets.get(level)) {
@@ -176,9 +176,10 @@ pub fn charge_levels(
     }
 }
 
-/// Returns why a claim is lost although its worker delivers a result: its lease has ended, or the
-/// run was stopped although the occurrence was not cancelled, so the work remains to be done.
-/// `left` is the time left on the lease, in milliseconds.
+/// Returns why a claim is lost although its worker delivers a result, or `None` if it is not lost.
+/// A claim is lost if its lease has ended, or if the run was stopped although the occurrence was
+/// not cancelled, because the work then remains to be done. `left` is the time left on the lease,
+/// in milliseconds.
 pub fn lost_reason(outcome: &Outcome, cancel: Option<&str>, left: i64) -> Option<String> {
     match outcome {
         _ if left <= 0 => Some("the lease ended before the result arrived".to_owned()),

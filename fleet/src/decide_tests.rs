@@ -39,7 +39,7 @@ fn claim_reserves_and_raises_the_fence() {
 }
 
 #[test]
-fn reserved_budget_waits_and_used_budget_ends() {
+fn reserved_budget_waits_used_budget_ends() {
     let mut budgets = budget(100, 50, 41);
     let Step::Wait { wake, why } = one(candidate("a"), &mut budgets).step else {
         panic!("the budget is reserved, not used")
@@ -54,7 +54,7 @@ fn reserved_budget_waits_and_used_budget_ends() {
 }
 
 #[test]
-fn dead_claim_is_charged_before_anything_else() {
+fn dead_claim_is_charged_first() {
     for cancel in [None, Some("a person".to_owned())] {
         let mut budgets = budget(100, 0, 10);
         let dead = Candidate { dead: Some([0, 10, 0, 0, 0]), lost: 2, cancel, ..candidate("a") };

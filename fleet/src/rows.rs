@@ -94,7 +94,7 @@ pub struct HostRow {
     pub version: String,
     /// When the host first joined, in database time.
     pub joined: i64,
-    /// When the host last joined, checked in, or worked on a claim, in database time.
+    /// When the host last joined, checked in, requested claims or worked on one, in database time.
     pub seen: i64,
 }
 

@@ -13,8 +13,7 @@ pub struct HostInfo {
     /// The machine's name and the id of its state folder. Neither changes when the machine
     /// restarts.
     pub host: String,
-    /// The host and its boot. A claim belongs to a worker, so restarting the machine ends its
-    /// claims.
+    /// The host and its boot. A worker owns its claims, so restarting the machine ends them.
     pub worker: String,
     pub tags: Vec<String>,
     pub version: String,

@@ -198,7 +198,7 @@ impl Postgres {
         runtime.spawn(async move {
             while let Some(Ok(message)) = poll_fn(|task| connection.poll_message(task)).await {
                 if matches!(message, AsyncMessage::Notification(_)) {
-                    // A full channel already holds a message.
+                    // A full channel already contains a message.
                     let _ = notify.try_send(());
                 }
             }
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_server_is_given_up() {
+    fn silent_server_times_out() {
         // The kernel accepts the connection, but nobody answers.
         let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = silent.local_addr().unwrap().port();
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_may_take_two_seconds() {
+    fn default_connect_timeout_is_two_seconds() {
         let limit = |url: &str| Postgres::at(url).unwrap().config.get_connect_timeout().copied();
         assert_eq!(limit("postgresql://db.example/fleet"), Some(CONNECT));
         let own = limit("postgresql://db.example/fleet?connect_timeout=7");

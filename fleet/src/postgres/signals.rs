@@ -11,9 +11,9 @@ use super::Postgres;
 use super::operations::CHANNEL;
 use crate::store::{FleetError, Result};
 
-/// A connection waiting for notifications. A notification merely makes a host look for work sooner,
-/// so a lost notification only delays work until the host next looks. The host looks only once,
-/// regardless of how many notifications have arrived.
+/// A connection waiting for notifications. A notification only makes a host check for work sooner,
+/// so a lost notification only delays work until the host's next check. Several pending
+/// notifications cause only one check.
 pub struct Signals {
     notified: Receiver<()>,
     runtime: Runtime,

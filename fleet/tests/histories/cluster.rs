@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 use runner_fleet::Postgres;
 use tempfile::TempDir;
 
-/// Folders where Debian installs the server's programs.
+/// The folder below which Debian installs the server's programs, by version.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
 pub struct Cluster {
@@ -22,7 +22,7 @@ pub struct Cluster {
     user: Option<(u32, u32)>,
 }
 
-/// Returns the folder with the server's programs.
+/// Returns the folder with the server's programs, if a server is installed.
 fn programs() -> Option<PathBuf> {
     let mut found: Vec<PathBuf> = fs::read_dir(VERSIONS)
         .ok()?
@@ -34,7 +34,8 @@ fn programs() -> Option<PathBuf> {
     found.pop()
 }
 
-/// Returns a user that is not root. PostgreSQL refuses to run as root.
+/// Returns the ids of the user `nobody` if the tests run as root, because PostgreSQL refuses to run
+/// as root.
 fn other_user() -> Option<(u32, u32)> {
     let me = fs::metadata("/proc/self").ok()?;
     if std::os::unix::fs::MetadataExt::uid(&me) != 0 {

@@ -72,7 +72,8 @@ fn concurrent_hosts_survive_a_killed_server() {
     );
 }
 
-/// Works until every occurrence is settled. One claim in six is abandoned.
+/// Works until every occurrence is settled. One claim in four is abandoned, in some cases after its
+/// lease was renewed.
 fn work(url: &str, info: &HostInfo, seed: u64, published: &Published) {
     let mut store = Postgres::at(url).unwrap();
     let mut random = Random::new(seed);

@@ -33,7 +33,7 @@ fn settled(store: &mut Postgres, content: &[u8]) {
 }
 
 #[test]
-fn older_format_is_upgraded_and_large_contents_are_stored_in_parts() {
+fn upgrade_keeps_blobs_and_adds_parts() {
     let Some(cluster) = Cluster::start("fleet upgrade") else { return };
     let mut store = cluster.fleet("upgrade");
     let small = store.put_blob(b"small").unwrap();

@@ -4,7 +4,7 @@
 //! A host renews, delivers and gives back claims, stops until its lease has ended, crashes and
 //! restarts. It loses requests and replies. A stopped process delivers late. The home host
 //! publishes, and crashes during a publication. The world derives the permitted next steps from the
-//! replies alone.
+//! replies and from snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -214,7 +214,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Takes a random claim of a host.
+    /// Removes a random claim of a host, and returns it with its worker.
     fn take(&mut self, index: usize) -> Option<(Claim, String)> {
         let member = &mut self.members[index];
         if member.held.is_empty() {
