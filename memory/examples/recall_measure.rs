@@ -2,9 +2,9 @@
 //!
 //! Each paragraph of an answer becomes a node of its session. Each prompt is a question, and the
 //! paragraphs of its answers are the relevant nodes. Sessions are divided into a development half,
-//! on which weights are compared, and a test half, for which figures are printed. Each prompt is
-//! also compared with the nodes of other repositories, none of which should be injected unasked. If
-//! a static model is given, its cosines are added to the scores.
+//! on which weights are to be chosen, and a test half; the same figures are printed for both. Each
+//! prompt is also compared with the nodes of other repositories, none of which should be injected
+//! unasked. If a static model is given, its cosines are added to the scores.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -122,8 +122,8 @@ fn load(files: &[std::path::PathBuf], store: &Path) -> Half {
     Half { memory, questions, nodes }
 }
 
-/// Returns the mean share of relevant nodes found among the first ten results. A question may have
-/// more than ten relevant nodes.
+/// Returns the mean share of relevant nodes found among the first ten results. At most ten nodes
+/// are expected for each question.
 fn recall_at_10(half: &Half, find: impl Fn(&Question) -> Vec<String>) -> f64 {
     let share = |question: &Question| {
         let found = find(question);
@@ -154,7 +154,7 @@ fn fused(half: &Half, question: &Question, weights: Weights) -> Vec<String> {
 }
 
 /// Prints the recall of the ranking with the cosine of node and prompt added to the node's own
-/// score, for several weights. Neighbours and sessions count as in the ranking.
+/// score, for several weights. Neighbours and sessions are weighted as in the ranking.
 fn with_model(half: &Half, table: &Table) {
     let vectors: Vec<_> = half.nodes.iter().map(|node| table.embed(&node.text)).collect();
     for weight in [0.0, 0.25, 0.5, 1.0, 2.0, 1e6] {

@@ -45,9 +45,9 @@ pub struct Actor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Recall {
     pub query: String,
-    /// The total number of matching nodes.
+    /// The number of matching nodes. A search by rank counts at most [`rank::DEPTH`].
     pub found: usize,
-    /// The ids of the first 20 nodes.
+    /// The ids of the first [`RECALLED`] nodes.
     pub nodes: Vec<String>,
 }
 
@@ -99,7 +99,7 @@ impl Change<'_> {
     /// warning for the user, if there is one.
     ///
     /// # Errors
-    /// Returns an error if the command is invalid.
+    /// Returns an error if the command is invalid or the store cannot be written.
     pub fn execute(&mut self, element: &Element, actor: &Actor) -> Result<Option<String>> {
         let required = |name: &str| {
             element.attribute(name).ok_or_else(|| {
@@ -160,8 +160,8 @@ impl Change<'_> {
     /// tag of the session's task.
     ///
     /// # Errors
-    /// Returns an error if the content is empty, a tag is invalid, or the session has remembered
-    /// too many nodes.
+    /// Returns an error if the content is empty, a tag is invalid, the session has remembered too
+    /// many nodes, or the store cannot be written.
     pub fn remember(&mut self, mut node: NewNode, actor: &Actor) -> Result<String> {
         let sql = "SELECT count(*) FROM node_index WHERE session = ?1";
         if self.one::<i64>(sql, [&actor.session])?.unwrap_or(0) >= PER_SESSION {
@@ -181,11 +181,12 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// Stores a summary of nodes with an edge to each. A summary without a tier gets the highest
-    /// tier of the nodes.
+    /// Stores a summary of nodes with an edge to each, and removes the nodes' requests for a
+    /// summary. A summary without a tier gets the highest tier of the nodes.
     ///
     /// # Errors
-    /// Returns an error if there are no nodes, or if an id matches no node or several nodes.
+    /// Returns an error if there are no nodes, an id matches no node or several nodes, the content
+    /// is empty, a tag is invalid, or the store cannot be written.
     pub fn summarize(&mut self, summary: &Summarize, actor: &Actor) -> Result<String> {
         let ids: Result<Vec<String>> = summary.nodes.iter().map(|id| self.resolve(id)).collect();
         let ids = ids?;
@@ -254,10 +255,10 @@ impl Change<'_> {
     }
 
     /// Starts a task, and tags the working nodes of the actor's project with it, except for nodes
-    /// that belong to other sessions' tasks.
+    /// that are tagged with other sessions' tasks.
     ///
     /// # Errors
-    /// Returns an error if the name cannot be part of a tag.
+    /// Returns an error if the name cannot be part of a tag, or the store cannot be written.
     pub fn start_task(&mut self, name: &str, actor: &Actor) -> Result<()> {
         let name = &*Redacted::of(name);
         let others = "NOT EXISTS (SELECT 1 FROM tags o JOIN pending p ON o.tag = 'task:' || p.value \

@@ -34,7 +34,7 @@ pub struct Meta {
     pub rendered_at: String,
 }
 
-/// A node with its tags and the ids of the nodes that its edges lead to, keyed by lower-case edge
+/// A node with its tags and the ids of the nodes that its edges point to, keyed by lower-case edge
 /// type.
 #[derive(Clone, Debug, Serialize)]
 pub struct ComposedNode {
@@ -54,8 +54,8 @@ pub struct Request<'r> {
 }
 
 impl Reader<'_> {
-    /// Selects nodes in the order of tier, type and id until the budget is used up. A node that is
-    /// too large for the remaining budget is omitted; smaller nodes may still follow it.
+    /// Selects the nodes that fit the budget, in the order of tier, type and id. A node that is too
+    /// large for the remaining budget is omitted; smaller nodes may still follow.
     ///
     /// # Errors
     /// Returns an error if the query has a syntax error or the store cannot be read.

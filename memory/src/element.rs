@@ -1,8 +1,8 @@
 //! Finds the `<ctx:…>` elements in the text of an answer.
 //!
 //! Elements in fenced or inline code are examples, not commands. Elements between the sentinels of
-//! an injected block are not commands either. This module must never execute anything, and
-//! must never take more than linear time.
+//! an injected block are not commands either. This module must never execute anything, and must
+//! never take more than linear time.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -45,7 +45,7 @@ pub struct Elements {
 }
 
 impl Element {
-    /// Returns an attribute that is not blank.
+    /// Returns an attribute, or `None` if it is missing or blank.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.get(name).map(|value| value.trim()).filter(|value| !value.is_empty())
     }
@@ -146,7 +146,7 @@ impl Hidden {
         Self(merged)
     }
 
-    /// Returns the range that contains a position.
+    /// Returns the range that contains a position, if there is one.
     fn around(&self, at: usize) -> Option<&Range<usize>> {
         let next = self.0.partition_point(|range| range.end <= at);
         self.0.get(next).filter(|range| range.start <= at)

@@ -1,5 +1,5 @@
-//! Exports a store to JSON and imports it. Exporting an imported store gives the same bytes as the
-//! original export.
+//! Exports a store to JSON and imports it. An export without secrets that is imported into an empty
+//! store is exported again as the same bytes.
 
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
@@ -195,8 +195,8 @@ impl Change<'_> {
 
 impl Export {
     /// Reads the nodes, edges and tags of a database created by another program, without changing
-    /// it. Missing columns get default values, unknown node types become facts, and unknown edge
-    /// types become `RELATES_TO`.
+    /// it. Rows without an id or content are skipped, and other missing columns get default values.
+    /// Unknown node types become facts, and unknown edge types become `RELATES_TO`.
     ///
     /// # Errors
     /// Returns an error if the file is not a database with tables of nodes, edges and tags, or if

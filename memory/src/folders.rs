@@ -15,8 +15,9 @@ pub struct NoteSource<'s> {
     pub tier: Option<Tier>,
 }
 
-/// Splits Markdown text into nodes, one per section. The heading stays in the content. A note with
-/// front matter becomes a single node, with the `type` and `description` from the front matter.
+/// Splits Markdown text into nodes, one per section with its heading. A note with front matter
+/// becomes a single node, with the `type` and `description` from the front matter. Sections without
+/// text are omitted.
 pub fn nodes_of(text: &str, source: &NoteSource<'_>) -> Vec<NewNode> {
     let doc = front_matter::split(text);
     let named = doc.get("type").and_then(|kind| NodeType::parse(kind).ok());

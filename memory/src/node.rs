@@ -109,12 +109,12 @@ impl Tier {
         format!("tier:{name}")
     }
 
-    /// Returns the tier named by a tag.
+    /// Returns the tier named by a tag, or `None` for any other tag.
     pub fn of_tag(tag: &str) -> Option<Self> {
         tag.strip_prefix("tier:")?.parse().ok()
     }
 
-    /// Returns the highest tier among these tags.
+    /// Returns the highest tier among these tags, if there is one.
     pub fn of(tags: &[String]) -> Option<Self> {
         tags.iter().filter_map(|tag| Self::of_tag(tag)).min()
     }
@@ -132,7 +132,8 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the project of a node that is created in this scope.
+    /// Returns the project of a node that is created in this scope, or `None` if the node is common
+    /// to all projects.
     pub fn project(&self) -> Option<&str> {
         match self {
             Self::Project(id) => Some(id),
@@ -186,7 +187,7 @@ pub struct NewNode {
     pub project: Option<String>,
     /// The session that the node came from.
     pub session: Option<String>,
-    /// Where the content came from, such as "import:CLAUDE.md". A value that begins with `tool` or
+    /// Where the content came from, such as "import CLAUDE.md". A value that begins with `tool` or
     /// `web` marks content that an untrusted party may have written.
     pub origin: Option<String>,
 }
@@ -204,12 +205,11 @@ impl Node {
         origin.starts_with("tool") || origin.starts_with("web")
     }
 
-    /// Returns the tier of the node.
     pub fn tier(&self) -> Option<Tier> {
         Tier::of(&self.tags)
     }
 
-    /// Returns a metadata value.
+    /// Returns a metadata value, if the metadata contains this key with a string.
     pub fn meta(&self, key: &str) -> Option<String> {
         let fields: serde_json::Value = serde_json::from_str(&self.metadata).ok()?;
         fields.get(key)?.as_str().map(str::to_owned)

@@ -327,7 +327,7 @@ mod tests {
     use crate::store::{Access, Memory};
 
     #[test]
-    fn neighbours_of_a_match_are_found_and_never_injected_unasked() {
+    fn neighbours_are_found_but_not_injected() {
         let folder = tempfile::tempdir().unwrap();
         let now = "2026-11-01T00:00:00Z".parse().unwrap();
         let mut memory =

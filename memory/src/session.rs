@@ -248,6 +248,6 @@ pub struct TurnName<'t> {
 #[derive(Clone, Debug, Default)]
 pub struct TurnAlias {
     pub name: String,
-    /// The number of elements recorded under this name that are not the turn's, by digest.
+    /// The number of another turn's elements that are recorded under this name, by digest.
     pub earlier: HashMap<String, u32>,
 }

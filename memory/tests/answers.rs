@@ -137,7 +137,7 @@ fn commands_reach_only_their_project() {
 }
 
 #[test]
-fn given_response_is_a_turn_of_its_own() {
+fn given_response_is_a_separate_turn() {
     let mut world = World::new();
     let text = "<ctx:remember>said twice</ctx:remember>";
     assert_eq!(world.call(HookEvent::Stop, Some(text)).executed, 1);
@@ -251,7 +251,7 @@ fn late_prompts_repeat_no_answer() {
 }
 
 #[test]
-fn late_later_prompts_repeat_no_answer() {
+fn late_second_prompts_repeat_no_answer() {
     let mut world = World::new();
     let (first, second) = (remember("the first"), remember("the second"));
     let both = format!("{second}{first}");
@@ -343,7 +343,7 @@ fn secrets_are_never_stored() {
 }
 
 #[test]
-fn long_pinned_nodes_are_whole() {
+fn pinned_nodes_are_complete_if_they_fit() {
     let mut world = World::new();
     let long = |name: &str| format!("{name} {} end of {name}", "word ".repeat(1_000));
     let first = world.add(&long("first"), "p", "tier:pinned");

@@ -4,7 +4,7 @@
 //!
 //! Every command must have its effect exactly once, the last message must never be lost, and no
 //! session may receive anything twice. `RUNNER_TEST_SCALE` multiplies the number of histories, and
-//! `RUNNER_TEST_SEED` repeats one.
+//! `RUNNER_TEST_SEED` sets the first one.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -290,7 +290,7 @@ impl World<'_> {
     }
 
     fn take(&mut self, event: HookEvent, payload: &Payload) {
-        // No two hooks run at the same time.
+        // Each hook runs at a different time.
         self.now += SignedDuration::from_millis(1);
         self.calls += 1;
         self.limit = if self.random.roll(4) == 0 { Duration::ZERO } else { UNLIMITED };

@@ -234,7 +234,7 @@ fn unnamed_turn(session: &str, offset: u64) -> String {
     format!("row:{session}:{offset}")
 }
 
-/// Returns whether the last answer belongs to the last turn of the transcript. If the host names
+/// Returns whether the last answer is part of the last turn of the transcript. If the host names
 /// another prompt, the transcript does not contain that prompt's row yet.
 fn belongs(turn: Option<&Turn>, payload: &Payload, response: Option<&str>) -> bool {
     let Some(turn) = turn.filter(|_| response.is_none()) else { return false };

@@ -356,7 +356,7 @@ impl Body {
         self.whole.extend(other.whole);
     }
 
-    /// Adds the preview of a node. If the preview is the complete content, the node counts as
+    /// Adds the preview of a node. If the preview is the complete content, the node is recorded as
     /// delivered.
     fn add_index(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let shown = preview(&node.content);

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 /// The escape sequence of the replacement character.
 const REPLACEMENT: &str = "\\ufffd";
 
-/// Parses JSON. In strings, the replacement character stands for half a surrogate pair.
+/// Parses JSON, and replaces half a surrogate pair in a string with the replacement character.
 pub(super) fn parse<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     serde_json::from_str(text).or_else(|error| match paired(text) {
         Cow::Borrowed(_) => Err(error),

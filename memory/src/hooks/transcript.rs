@@ -5,7 +5,7 @@
 //!                                         each ends with a tool or a row of a person
 //! ```
 //!
-//! Only text from the assistant counts as an answer. Sub-agent rows, tool results and unreadable
+//! Only text from the assistant is part of an answer. Sub-agent rows, tool results and unreadable
 //! lines are skipped. A last line without a line break is left for the next call.
 
 use std::borrow::Cow;

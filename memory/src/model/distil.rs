@@ -1,5 +1,5 @@
-//! Makes a static model from a sentence model: encodes each piece of its vocabulary separately, and
-//! reduces the vectors to the directions in which they differ most.
+//! Creates a static model from a sentence model: encodes each piece of its vocabulary separately,
+//! and reduces the vectors to the directions in which they differ most.
 //!
 //! Frequent pieces are given less weight (smooth inverse frequency). The frequency is estimated
 //! from the position in the vocabulary, which is sorted by frequency.
@@ -27,13 +27,13 @@ struct Config {
     num_attention_heads: usize,
 }
 
-/// Makes a static model from the files `model.safetensors`, `config.json` and `vocab.txt` of a
+/// Creates a static model from the files `model.safetensors`, `config.json` and `vocab.txt` of a
 /// sentence model, and writes it to `to`, whose folder must exist. `step` receives the number of
 /// pieces encoded so far and the total number of pieces.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read or written, or if the model does not have the BERT
-/// architecture and at least 256 dimensions.
+/// architecture, at least 256 dimensions and more than 256 pieces.
 pub fn distil(
     folder: &Path,
     to: &Path,
@@ -77,7 +77,8 @@ pub fn distil(
         columns.extend(encoder.encode(&tokens, 3).column_iter().map(|column| column.into_owned()));
     }
     if columns.len() <= DIMENSIONS || columns[0].len() < DIMENSIONS {
-        return Err(bad(vocab)(format!("a model needs more than {DIMENSIONS} pieces")));
+        let why = format!("a model needs more than {DIMENSIONS} pieces of {DIMENSIONS} dimensions");
+        return Err(bad(vocab)(why));
     }
     let reduced = reduce(DMatrix::from_columns(&columns));
     let harmonic: f32 = (1..=wanted.len()).map(|rank| 1.0 / rank as f32).sum();

@@ -60,7 +60,7 @@ pub struct Summary {
 }
 
 impl Table {
-    /// Opens a model and reads its vocabulary. The rows stay in the file.
+    /// Opens a model and reads its vocabulary, but not its rows.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read or does not have this format.
@@ -115,7 +115,8 @@ impl Table {
         })
     }
 
-    /// Returns the vector of a string, or `None` if it contains no known word.
+    /// Returns the vector of a string, or `None` if the string contains no known word or a row
+    /// cannot be read.
     pub fn embed(&self, text: &str) -> Option<Vector> {
         let mut sum = [0.0; DIMENSIONS];
         for piece in wordpiece::pieces(text, PIECES, |piece| self.find(piece)) {
@@ -139,7 +140,7 @@ impl Table {
         Some(row)
     }
 
-    /// Returns the index of a piece.
+    /// Returns the index of a piece, or `None` if the vocabulary does not contain the piece.
     fn find(&self, wanted: &str) -> Option<u32> {
         let (mut low, mut high) = (0, self.ends.len());
         while low < high {

@@ -95,7 +95,7 @@ fn tokens(query: &str) -> Parsed<Vec<Token>> {
     }
 }
 
-/// Parses quoted text. `\"` stands for a quotation mark.
+/// Parses quoted text, in which `\"` is a quotation mark and `\\` is a backslash.
 fn quoted(chars: &[char], at: &mut usize) -> Parsed<String> {
     let start = *at;
     let mut text = String::new();
@@ -159,7 +159,7 @@ impl<'t> Parser<'t> {
         self.tokens.get(self.at)
     }
 
-    fn takes(&mut self, what: &TokenKind) -> bool {
+    fn accepts(&mut self, what: &TokenKind) -> bool {
         let found = self.peek().is_some_and(|token| token.what == *what);
         self.at += usize::from(found);
         found
@@ -167,7 +167,7 @@ impl<'t> Parser<'t> {
 
     fn or(&mut self) -> Parsed<Expr> {
         let mut parts = vec![self.and()?];
-        while self.takes(&TokenKind::Or) {
+        while self.accepts(&TokenKind::Or) {
             parts.push(self.and()?);
         }
         Ok(joined(parts, Expr::Or))
@@ -176,7 +176,7 @@ impl<'t> Parser<'t> {
     fn and(&mut self) -> Parsed<Expr> {
         let mut parts = vec![self.not()?];
         loop {
-            let explicit = self.takes(&TokenKind::And);
+            let explicit = self.accepts(&TokenKind::And);
             match self.peek().map(|token| &token.what) {
                 Some(TokenKind::Open | TokenKind::Not | TokenKind::Term(..)) => {
                     parts.push(self.not()?);
@@ -193,7 +193,7 @@ impl<'t> Parser<'t> {
         if self.depth > DEEPEST {
             return Err((column, format!("more than {DEEPEST} levels of parentheses and NOT")));
         }
-        let expr = match self.takes(&TokenKind::Not) {
+        let expr = match self.accepts(&TokenKind::Not) {
             true => Expr::Not(Box::new(self.not()?)),
             false => self.atom()?,
         };
@@ -209,7 +209,7 @@ impl<'t> Parser<'t> {
         match &token.what {
             TokenKind::Open => {
                 let inner = self.or()?;
-                match self.takes(&TokenKind::Close) {
+                match self.accepts(&TokenKind::Close) {
                     true => Ok(inner),
                     false => Err((token.column, "this parenthesis is not closed".to_owned())),
                 }
@@ -253,7 +253,7 @@ fn term(field: Option<&str>, value: &str) -> std::result::Result<Term, String> {
         Some("project") => Term::Project((!matches!(value, "none" | "global")).then_some(text)),
         Some("has") => {
             let names = Has::VARIANTS.join(", ");
-            Term::Has(value.parse().map_err(|_| format!("has: takes {names}, not {value:?}"))?)
+            Term::Has(value.parse().map_err(|_| format!("has: accepts {names}, not {value:?}"))?)
         }
         Some("from") => Term::From(text.to_ascii_uppercase()),
         Some(_) => Term::To(text.to_ascii_uppercase()),

@@ -149,7 +149,7 @@ impl Condition {
         }
     }
 
-    /// Compares a time. A day stands for the complete day in UTC.
+    /// Compares a time. A day is compared as the complete day in UTC.
     fn time(&mut self, field: TimeField, how: Compare, value: TimeValue, now: Timestamp) {
         let column = match field {
             TimeField::Created => "julianday(n.created_at)",

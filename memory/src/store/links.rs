@@ -134,8 +134,8 @@ impl Change<'_> {
     /// and hooks no longer return the old node.
     ///
     /// # Errors
-    /// Returns an error if a prefix matches no node or several nodes, or if the nodes would replace
-    /// each other.
+    /// Returns an error if a prefix matches no node or several nodes, if both match the same node,
+    /// or if the old node already replaces the new one.
     pub fn supersede(&mut self, old: &str, new: &str) -> Result<(String, String)> {
         let (old, new) = (self.resolve(old)?, self.resolve(new)?);
         let mut next = Some(new.clone());

@@ -73,7 +73,7 @@ pub fn locate(folder: &Path) -> Location {
 }
 
 /// Returns whether another program's database is at `path`. Reads only the header, so SQLite
-/// creates no files beside the database. A damaged file without a header counts as runner's.
+/// creates no files beside the database. A damaged file without a header is treated as runner's.
 fn is_foreign(path: &Path) -> bool {
     let mut header = [0_u8; 72];
     let read = runner_engine::files::open_host(path)

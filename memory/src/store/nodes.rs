@@ -182,7 +182,7 @@ impl Change<'_> {
     /// Creates a node and returns its id. Secrets in the content are replaced first.
     ///
     /// # Errors
-    /// Returns an error if the content is empty.
+    /// Returns an error if the content is empty or a tag is invalid.
     pub fn add(&mut self, new: &NewNode) -> Result<String> {
         let content = Redacted::of(new.content.trim()).into_string();
         if content.trim().is_empty() {
