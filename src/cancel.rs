@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! queued, requested ──> settled as cancelled: it never begins
-//! running ────────────> its process gets TERM and settles the run; later ticks enforce it
+//! running ────────────> its process receives TERM and settles the run; later ticks enforce it
 //! settled ────────────> refused
 //! ```
 

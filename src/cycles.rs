@@ -33,7 +33,7 @@ fn variable(name: &str) -> Option<String> {
     env::setting(name).and_then(|value| value.into_string().ok())
 }
 
-/// Returns the file that declares a cycle, or `None` for the built-in one.
+/// Returns the file that declares a cycle, or `None` for the built-in cycle.
 pub fn file(cycle: &CycleSpec) -> Option<String> {
     variable(DEFINITION).or_else(|| cycle.cycle.clone())
 }
@@ -42,8 +42,8 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     cycle_with(root, cycle, &BTreeMap::new())
 }
 
-/// Returns the checked contents of the file named by a `prompt` setting. Returns any other setting
-/// unchanged.
+/// Returns the checked contents of the file that a `prompt` setting names. Returns the setting
+/// unchanged if `texts` does not contain such a file.
 fn checked(prompt: String, texts: &BTreeMap<String, String>) -> String {
     let text = prompt_file(&prompt).and_then(|file| texts.get(file));
     // The line feed marks the setting as text rather than a file name.
@@ -81,9 +81,10 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
     })
 }
 
-/// Reads an agent's position in its cycle and applies the settings of the current state to `job`.
-/// The state's own settings take precedence over those of the job that has the same kind and the
-/// `lifecycle` trigger.
+/// Replaces the instruction files of a lifecycle job with their checked contents, and applies the
+/// environment variables. For a cycle job, also reads the agent's position and applies the settings
+/// of the current state to `job`. The state's own settings take precedence over those of the
+/// agent's job that has the same kind and the `lifecycle` trigger.
 ///
 /// `texts` contains the instruction files, keyed by path, as they were when the user's acceptance
 /// was checked. These versions are used instead of the files on disk, which may have changed since

@@ -71,7 +71,7 @@ enum HookCaller {
 
 impl HookCaller {
     /// Finds the command in the arguments before they are parsed, because the exit code for
-    /// unparsable arguments also depends on the command.
+    /// unparsable arguments also depends on the command. Returns `None` for any other command.
     fn of(args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = command_words(args);
         match words.next()?.as_str() {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hooks_are_found_behind_global_flags() {
+    fn hooks_are_found_after_global_flags() {
         use HookCaller::{Guard, Memory, Recorder};
         for (line, caller) in [
             ("guard hook", Some(Guard)),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn every_global_flag_with_a_value_is_known() {
+    fn valued_global_flags_are_known() {
         let program = args::program();
         let valued = program.get_arguments().filter(|arg| arg.get_action().takes_values());
         let (short, long): (Vec<_>, Vec<_>) =

@@ -205,9 +205,9 @@ impl Env {
         Ok(Store::open(&self.store_path())?)
     }
 
-    /// Returns an error if the database is marked as damaged. The mark stays until a full check or
-    /// a restore, because ordinary reads might not touch the damaged part. A mark for a different
-    /// file is ignored.
+    /// Returns an error if the database is marked as damaged. The mark remains until a full check
+    /// finds the database intact or a restore replaces it, because ordinary reads might not touch
+    /// the damaged part. A mark for a different file is ignored.
     fn known_damage(&self) -> Result<(), StoreError> {
         let Ok(text) = read_host(self.damage_mark(), SMALL) else { return Ok(()) };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -259,7 +259,7 @@ impl Env {
         }
     }
 
-    /// Returns the identity of the database file: device, inode and creation time.
+    /// Returns the identity of the database file, if it exists: device, inode and creation time.
     fn which(&self) -> Option<String> {
         let data = fs::metadata(self.store_path()).ok()?;
         let born = data.created().ok().and_then(|at| Timestamp::try_from(at).ok());
@@ -448,8 +448,8 @@ pub fn marker() -> Result<String, Failure> {
     .to_string())
 }
 
-pub fn tell_manager(words: &[NotifyState<'_>]) -> io::Result<()> {
-    sd_notify::notify(words)
+pub fn notify_manager(states: &[NotifyState<'_>]) -> io::Result<()> {
+    sd_notify::notify(states)
 }
 
 /// Returns the service manager's watchdog timeout, if it set one.
@@ -511,7 +511,7 @@ pub fn find_program(name: &str, path: &OsStr) -> Option<PathBuf> {
 }
 
 /// Restarts this program with the environment saved in `file` and the user's keys. The arguments
-/// stay the same, except that `--environment` is removed. Returns only if the restart fails.
+/// are kept, except that `--environment` is removed. Returns only if the restart fails.
 pub fn restart_in(file: &Path) -> Failure {
     restart(file).map_or_else(|failure| failure, |never| match never {})
 }
@@ -540,7 +540,7 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
         }
     }
     trim(&file.with_file_name("timer.log"));
-    // The host's other variables stay, because a systemd drop-in may pass a key.
+    // The host's other variables are kept, because a systemd drop-in may pass a key.
     let error =
         Command::new(executable()?).arg0("runner").args(arguments).envs(keys).envs(frozen).exec();
     Err(Failure::environment(format!("cannot start again: {error}")))

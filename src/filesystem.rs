@@ -1,9 +1,9 @@
 //! Detects file systems on which locks and the database do not work reliably.
 //!
 //! `flock` and the database's shared memory work only between processes on the same kernel. On a
-//! file system that other machines also write to, they fail silently. Runner therefore refuses a
-//! state folder on such a file system, and warns about a project there. This module must never make
-//! that decision.
+//! file system that other machines also write to, they fail silently. The callers of this module
+//! therefore refuse a state folder on such a file system, and warn about a project there. This
+//! module must never refuse or warn itself.
 
 use std::fs;
 use std::path::Path;
@@ -82,8 +82,8 @@ pub fn shared(path: &Path) -> Option<String> {
     })
 }
 
-/// Returns the name of a shared type. The mount table is read only if the magic number is
-/// ambiguous.
+/// Returns the name of a shared file system type, or `None` for any other type. The mount table is
+/// read only if the magic number is ambiguous.
 fn kind(magic: u64, mounted: impl FnOnce() -> Option<String>) -> Option<String> {
     if magic == FUSE {
         return mounted().filter(|name| BEHIND_FUSE.contains(&name.as_str()));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_folder_is_judged_by_its_parent() {
+    fn missing_folder_has_its_ancestors_type() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(shared(&folder.path().join("not/yet")), shared(folder.path()));
     }

@@ -42,8 +42,8 @@ const CHUNK: usize = 64 * 1024;
 pub const FILES: [(&str, &str); 3] =
     [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
-/// Prefixes a file's lines as specified in [`FILES`]. Program output is redacted, has no control
-/// characters, and cannot be mistaken for log lines.
+/// Prefixes a file's lines as specified in [`FILES`]. Program output is redacted, contains no
+/// control characters except tabs, and cannot be mistaken for log lines.
 pub fn shown(which: usize, text: &str) -> String {
     let (_, mark) = FILES[which];
     if mark.is_empty() {
@@ -56,7 +56,7 @@ pub fn shown(which: usize, text: &str) -> String {
 }
 
 pub enum FollowEnd {
-    /// The run is settled and its files have been read to their end.
+    /// The run is settled, and its files have been read to their end or for at most [`TRAIL`].
     Settled(Box<RunRow>),
     /// The other end of one of the `stops` was closed, or the sink failed.
     Abandoned,
@@ -84,8 +84,8 @@ pub fn follow(
         .ok_or_else(|| StoreError::NotFound { what: "run", name: run.to_string() })?;
     let folder = home.run_folder(run.as_str());
     let waiter = Waiter::new();
-    // The folder contains the database's log. Without the watch, changes are noticed after the
-    // timeout.
+    // The folder contains the database's write-ahead log. Without the watch, changes are noticed
+    // after the timeout.
     waiter.watch(&home.state, WatchFlags::MODIFY);
     let mut watched = false;
     let tail = |(name, from): &(&str, u64)| FileTail::new(folder.join(name), *from);

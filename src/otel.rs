@@ -7,9 +7,9 @@
 //! publishing                                        ├──────────────────┤
 //! ```
 //!
-//! The trace is one POST of OTLP JSON, made from the run's database rows. The OpenTelemetry crates
-//! would add nine crates, read the environment themselves, and need their own client for this
-//! program's HTTP library.
+//! The trace is a single POST request with OTLP JSON, made from the run's database rows. The
+//! OpenTelemetry crates are not used: they would add nine dependencies, read the environment
+//! themselves, and need an adapter to this program's HTTP library.
 //!
 //! Only `runner execute` sends a trace, as its last step, so an unresponsive receiver delays that
 //! process's exit by at most one second. This module must never change a run, and every string
@@ -52,15 +52,15 @@ pub fn send(store: &Store, run: &RunId) {
     }
 }
 
-/// Returns the receiver's address, preceded by the name of the variable that contains it.
+/// Returns the receiver's address, preceded by the name of the variable that contains it, or `None`
+/// if no variable is set.
 fn receiver() -> Option<(&'static str, String)> {
     let named = |name| env::setting(name)?.into_string().ok();
-    // The first variable contains the address for traces, and the second one the address for all
-    // signals.
     let traces = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT";
     if let Some(address) = named(traces) {
         return Some((traces, address));
     }
+    // This variable contains the base address for all signals.
     let all = "OTEL_EXPORTER_OTLP_ENDPOINT";
     named(all).map(|address| (all, format!("{}/v1/traces", address.trim_end_matches('/'))))
 }
@@ -153,7 +153,8 @@ fn attributes(run: &TracedRun) -> Value {
     Value::Array(all)
 }
 
-/// Returns the status: an error with its reason if the run failed, timed out or was lost.
+/// Returns the OTLP status: error with the reason if the run failed, timed out or was lost, ok if
+/// the outcome was published, and unset otherwise.
 fn status(outcome: Option<&Outcome>) -> Value {
     match outcome {
         Some(it @ (Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. })) => {

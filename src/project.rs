@@ -80,7 +80,7 @@ impl LoadedProject {
     /// Loads the project whose root is `root`.
     ///
     /// The project's id is the one recorded in the database for this folder. The id stored in the
-    /// folder itself counts only if the database has no record of the folder.
+    /// folder itself is used only if the database has no record of the folder.
     pub fn at(home: &Env, store: Option<&Store>, root: &Path) -> Result<Self, Failure> {
         let stamp = stamp(home, root);
         let config = config::load(&home.stack(Some(&root.join(FILE))))?;
@@ -109,7 +109,7 @@ impl LoadedProject {
         Ok(Self { root: root.to_owned(), id, own, config, stamp, trust, copy })
     }
 
-    /// Returns the job that a run belongs to, as currently configured.
+    /// Returns the job of a run, as currently configured.
     pub fn spec(&self, row: &RunRow) -> Result<JobSpec, Failure> {
         if row.kind == REPORT_JOB {
             return Ok(JobSpec {
@@ -194,8 +194,8 @@ pub fn node(root: &Path) -> Result<Node, Failure> {
     fs::metadata(root).map(|data| Node::of(&data)).map_err(|error| Failure::unreadable(root, error))
 }
 
-/// Returns the project recorded in the database for this folder: at its path, or at another path of
-/// the same folder, such as another mount.
+/// Returns the project recorded in the database for the folder `root`: at this path, or at another
+/// path of the same folder, such as another mount.
 pub fn registered(store: &Store, root: &Path) -> Result<Option<Project>, Failure> {
     let here = node(root)?;
     if let Some(known) = store.project_at(root)?
@@ -226,13 +226,13 @@ pub fn standing_of(
     let remembered = known.as_ref().map(|known| {
         let displaced = known.displaced_from();
         // While the project is displaced, the database has another project at this path.
-        let bound = displaced.is_none().then_some(&known.node);
+        let recorded = displaced.is_none().then_some(&known.node);
         let path = displaced.unwrap_or_else(|| known.path.clone());
         KnownProject {
             seen: match path == root {
                 // The folder at that path is `root` itself.
                 true => PathOccupant::Nothing,
-                false => inspect_path(&path, id, bound, carried),
+                false => inspect_path(&path, id, recorded, carried),
             },
             node: known.node,
             own: known.own.then(|| id.clone()),
@@ -264,7 +264,8 @@ pub fn id_at(root: &Path) -> Option<ProjectId> {
     carried(root).map(|(id, _)| id)
 }
 
-/// Returns the id of the folder at `root`, and whether it is the folder's own.
+/// Returns the id of the folder at `root`, and whether the id is the folder's own. Returns `None`
+/// if the folder has no id or cannot be read.
 pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
     if let Some(own) = identity::own(root).ok()? {
         return Some((own, true));
@@ -275,7 +276,8 @@ pub fn carried(root: &Path) -> Option<(ProjectId, bool)> {
 }
 
 /// Describes how the id in a registered folder differs from the folder's id in the database, and
-/// how to repair the difference. The database's id always takes precedence.
+/// how to repair the difference. The database's id always takes precedence. Returns `None` if the
+/// ids agree, or if the registered folder is no longer at the project's path.
 pub fn contradiction(known: &Project) -> Option<(String, String)> {
     let root = &known.path;
     if !node(root).is_ok_and(|here| here.is(&known.node)) {
@@ -428,8 +430,8 @@ fn stat(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "-".to_owned(), |data| described(&data))
 }
 
-/// Returns the `stat` data of another program's file. An active run's placeholder does not count as
-/// a file, so the stamp does not change when a run starts or ends.
+/// Returns the `stat` data of another program's file. An active run's placeholder is treated as a
+/// missing file, so the stamp does not change when a run starts or ends.
 fn foreign_stat(path: &Path) -> String {
     match fs::metadata(path) {
         Ok(data) if !(data.is_dir() && config::is_placeholder(path)) => described(&data),
@@ -483,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn placeholder_of_a_run_does_not_change_the_stamp() {
+    fn placeholders_do_not_change_the_stamp() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(config::FOREIGN_FILE);
         let stamp = || StampBase { common: String::new() }.of_project(folder.path());

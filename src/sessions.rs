@@ -97,10 +97,9 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
     started.map_err(|error| Failure::environment(format!("cannot start the analysis: {error}")))
 }
 
-/// Returns the key of an occurrence. It names the state of the sessions, so each state has one
-/// occurrence no matter how many processes tick. It also names the hour: if all attempts for a
-/// state have died, the state is analyzed again in a later hour, even if the sessions have no new
-/// events.
+/// Returns the key of an occurrence. It depends on the state of the sessions, so each state has one
+/// occurrence no matter how many processes tick. It also depends on the hour: if all attempts for a
+/// state die, the state is analyzed again in a later hour, even if the sessions have no new events.
 fn key(waiting: &[Source], now: Timestamp) -> String {
     let state: Vec<String> =
         waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();
@@ -113,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_state_has_one_key_in_an_hour() {
+    fn each_state_has_one_key_per_hour() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let source = |size| {
             let id = "one".to_owned();

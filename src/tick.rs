@@ -1,7 +1,8 @@
 //! Runs one tick over all projects, for the daemon and for `runner tick`.
 //!
-//! A tick rereads changed configuration, ticks the engine, updates the failure markers of settled
-//! runs and sends alerts. It must never start a run; the caller starts the returned runs.
+//! A tick rereads changed configuration, records due analyses of sessions, ticks the engine and the
+//! fleets, updates the failure markers of settled runs and queues alerts. It must never start a
+//! run; the caller starts the returned runs.
 
 use std::collections::BTreeMap;
 
@@ -35,12 +36,12 @@ pub struct TickResult {
     /// Whether live runs were asked to stop. Once they have ended, the runs waiting for them become
     /// ready.
     pub ending: bool,
-    /// Runs that the tick settled because their process had died, each with its outcome.
+    /// Runs that recovery settled, each with its outcome.
     pub settled: Vec<(RunId, String)>,
-    /// Errors of individual runs or jobs, which do not stop the tick.
+    /// Errors that do not stop the tick, such as those of individual runs or jobs.
     pub troubles: Vec<String>,
-    /// Projects whose configuration cannot be read, by path, each with the reason. They keep their
-    /// jobs.
+    /// Projects whose files cannot be used, by path, each with the reason. Their recorded jobs are
+    /// kept.
     pub unreadable: BTreeMap<String, String>,
 }
 
@@ -103,7 +104,8 @@ pub struct NextTick {
     pub at: Timestamp,
 }
 
-/// Returns the next time at which a tick has work to do in any project.
+/// Returns the next time at which a tick has work to do in any project, or `None` if nothing is
+/// scheduled.
 pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> {
     let Some(at) = store.next_moment(now)? else { return Ok(None) };
     let what = store.job_due_at(at)?;

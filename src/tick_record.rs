@@ -13,8 +13,8 @@ use rustix::fs::FlockOperation;
 use crate::env::Env;
 
 impl Env {
-    /// Records the time of a tick, and counts it. Errors are ignored, because the record is only
-    /// used in reports.
+    /// Records the time of a tick, and counts the tick. Errors are ignored, because the record
+    /// affects only reports and the reasons of missed occurrences.
     pub fn note_tick(&self, now: Timestamp) {
         let mut options = fs::File::options();
         options.create(true).read(true).write(true).truncate(false);
@@ -35,7 +35,7 @@ impl Env {
         self.tick_record()?.lines().next()?.trim().parse().ok()
     }
 
-    /// Returns the number of recorded ticks.
+    /// Returns the number of recorded ticks, if there is a record.
     pub fn ticks(&self) -> Option<u64> {
         self.tick_record()?.lines().nth(1)?.trim().parse().ok()
     }

@@ -37,7 +37,7 @@ pub fn is_closed(output: BorrowedFd<'_>) -> bool {
 #[derive(Default)]
 pub struct Waiter {
     signals: Option<UnixStream>,
-    /// The inotify instance, or `None` if the system provides none.
+    /// The inotify instance, or `None` if no folder can be watched.
     changes: Option<OwnedFd>,
     /// Whether keys on standard input end a wait.
     reads_keys: bool,
@@ -54,12 +54,12 @@ impl Waiter {
     pub fn interruptible() -> Result<Self, Failure> {
         let cannot =
             |error: io::Error| Failure::internal(format!("cannot wait for signals: {error}"));
-        let (reported, tell) = UnixStream::pair().map_err(cannot)?;
+        let (receiver, sender) = UnixStream::pair().map_err(cannot)?;
         for signal in [SIGINT, SIGTERM] {
-            let tell = tell.try_clone().map_err(cannot)?;
-            signal_hook::low_level::pipe::register(signal, tell).map_err(cannot)?;
+            let sender = sender.try_clone().map_err(cannot)?;
+            signal_hook::low_level::pipe::register(signal, sender).map_err(cannot)?;
         }
-        Ok(Self { signals: Some(reported), ..Self::new() })
+        Ok(Self { signals: Some(receiver), ..Self::new() })
     }
 
     /// Makes keys on standard input end a wait.

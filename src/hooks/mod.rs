@@ -123,7 +123,7 @@ pub fn run(call: &HookCall) -> Exit {
     }
 }
 
-/// Answers a hook that cannot run because its command line is invalid.
+/// Answers a hook that cannot run, for example because its command line is invalid.
 pub fn answer_nothing() -> Exit {
     answer(&json!({}));
     Exit::Done
@@ -211,7 +211,7 @@ fn work(call: &HookCall) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the session analysis results for the last session in a project.
+/// Returns the session analysis results for the last session in a project, if there are any.
 fn last_session(home: &env::Env, root: Option<&Path>) -> Option<String> {
     let root = root?;
     resume_packet(root, &home.cache_folder(&project::id_at(root)?))

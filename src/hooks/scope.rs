@@ -1,5 +1,4 @@
-//! Finds the memory store, and the project that a folder's memory belongs to, without using the
-//! database or git.
+//! Finds the memory store, and the memory of a folder, without using the database or git.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -25,8 +24,8 @@ pub struct FolderMemory {
     pub root: Option<PathBuf>,
 }
 
-/// Returns the memory of a folder. A folder outside runner's projects is named by its repository's
-/// root.
+/// Returns the memory of a folder. The memory of a folder outside runner's projects is named after
+/// the root of its repository, or after the folder itself.
 pub fn find(folder: &Path) -> FolderMemory {
     let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
     let above = |name: &str| folder.ancestors().find(|it| it.join(name).exists());

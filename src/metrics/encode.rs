@@ -177,7 +177,8 @@ impl Snapshot {
         let claims = hosts(|it| it.claims as f64);
         gauge(encoder, "runner_fleet_host_claims", "Claims of the host", claims)?;
         let draining = hosts(|it| f64::from(u8::from(it.state == "draining")));
-        gauge(encoder, "runner_fleet_host_draining", "1 if the host takes no new work", draining)?;
+        let help = "1 if the host accepts no new work";
+        gauge(encoder, "runner_fleet_host_draining", help, draining)?;
         let silent = hosts(|it| f64::from(u8::from(it.silent)));
         let help = "1 if the host was not seen for longer than `silent_after`";
         gauge(encoder, "runner_fleet_host_silent", help, silent)?;

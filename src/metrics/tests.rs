@@ -88,7 +88,7 @@ fn labels_are_redacted_and_escaped() {
 }
 
 #[test]
-fn an_empty_database_has_metrics() {
+fn empty_database_has_metrics() {
     let text = text(Snapshot { now: at("2026-11-22T07:00:00Z"), ..Snapshot::default() });
     assert!(text.contains("runner_metrics_timestamp_seconds 1795330800"), "{text}");
     assert!(text.ends_with("# EOF\n"));

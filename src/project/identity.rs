@@ -24,13 +24,13 @@ use crate::ui::Failure;
 /// Name of the file with the id in a clone's git folder.
 pub const FILE: &str = "runner-id";
 
-/// Returns the git folder of this particular work tree: `.git`, or the folder that a file of that
-/// name points to.
+/// Returns the git folder of this particular work tree, if there is one: `.git`, or the folder that
+/// a file of that name points to.
 pub fn git_dir(root: &Path) -> Option<PathBuf> {
     locate(root).map(|(folder, _)| folder)
 }
 
-/// Returns the git folder, and whether a file points to it.
+/// Returns the git folder, if there is one, and whether a file points to it.
 fn locate(root: &Path) -> Option<(PathBuf, bool)> {
     let git = root.join(".git");
     let data = fs::metadata(&git).ok()?;
@@ -42,7 +42,8 @@ fn locate(root: &Path) -> Option<(PathBuf, bool)> {
     (!named.is_empty()).then(|| (root.join(named), true))
 }
 
-/// Returns the git folder of this particular work tree, or `None` for a folder within a repository.
+/// Returns the git folder of this particular work tree, or `None` for a folder inside a repository
+/// that has no git folder of its own.
 ///
 /// # Errors
 /// Returns an error if there is no git repository, or if a worktree's repository was moved.
@@ -68,7 +69,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(folder))
 }
 
-/// Returns the id that belongs only to this clone.
+/// Returns the id that only this clone has, or `None` if the clone has only its seed.
 ///
 /// # Errors
 /// Returns an error if the file exists but cannot be read or contains no id, if there is no git
@@ -78,7 +79,7 @@ pub fn own(root: &Path) -> Result<Option<ProjectId>, Failure> {
     git_folder(root)?.map_or(Ok(None), |folder| own_in(root, &folder))
 }
 
-/// Returns the id in the git folder of the clone at `root`.
+/// Returns the id in the git folder of the clone at `root`, or `None` if the folder contains none.
 ///
 /// # Errors
 /// Returns an error if the file exists but cannot be read or contains no id.
@@ -102,8 +103,8 @@ pub fn own_in(root: &Path, folder: &Path) -> Result<Option<ProjectId>, Failure> 
     }
 }
 
-/// Returns the repository that `worktree` belongs to, if `worktree` is a `.git/worktrees/NAME`
-/// folder.
+/// Returns the root of the repository whose git folder contains `worktree`, a
+/// `.git/worktrees/NAME` folder. Returns any other folder unchanged.
 fn repository(worktree: &Path) -> &Path {
     let named = worktree.parent().filter(|it| it.ends_with(".git/worktrees"));
     named.and_then(|it| it.parent()?.parent()).unwrap_or(worktree)

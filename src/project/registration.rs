@@ -262,19 +262,19 @@ impl Registration {
 /// Determines the state of `path` with regard to `id`; `id_of` reads a folder's id and reports
 /// whether it is the folder's own.
 ///
-/// `bound` is the folder recorded in the database under this id. It counts as having the id as its
-/// own, regardless of the result of `id_of`.
+/// `recorded` is the folder recorded in the database under this id. The id is considered to be the
+/// own id of this folder, regardless of the result of `id_of`.
 pub fn inspect_path(
     path: &Path,
     id: &ProjectId,
-    bound: Option<&Node>,
+    recorded: Option<&Node>,
     id_of: impl FnOnce(&Path) -> Option<(ProjectId, bool)>,
 ) -> PathOccupant {
     match fs::metadata(path.join(super::FILE)) {
         Ok(data) if data.is_file() => match fs::metadata(path) {
             Ok(folder) => {
                 let node = Node::of(&folder);
-                if bound.is_some_and(|bound| bound.is(&node)) {
+                if recorded.is_some_and(|recorded| recorded.is(&node)) {
                     return PathOccupant::Project { node, same_id: true, own: true };
                 }
                 let found = id_of(path);
@@ -438,14 +438,14 @@ mod tests {
         let other: ProjectId = "01KA5V7Q4B0000000000000001".parse().unwrap();
         assert_eq!(seen(root, Some((other.clone(), true))), is(false, true));
         // The folder recorded in the database is the project, regardless of its id file.
-        let bound = |born| {
-            let bound = Node { born, ..node };
-            inspect_path(root, &id(), Some(&bound), |_| Some((other.clone(), false)))
+        let recorded = |born| {
+            let recorded = Node { born, ..node };
+            inspect_path(root, &id(), Some(&recorded), |_| Some((other.clone(), false)))
         };
-        assert_eq!(bound(node.born), is(true, true));
+        assert_eq!(recorded(node.born), is(true, true));
         // A folder that was created later has reused the inode.
         if node.born.is_some() {
-            assert_eq!(bound(Some(1)), is(false, false));
+            assert_eq!(recorded(Some(1)), is(false, false));
         }
         // There is a file where the folder should be.
         assert_eq!(seen(&root.join("runner.toml"), None), PathOccupant::Nothing);

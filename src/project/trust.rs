@@ -57,7 +57,7 @@ pub struct FileChange {
 }
 
 impl Trust {
-    /// Returns the state of files that count as accepted.
+    /// Returns the state of files that are considered accepted.
     fn accepted(now: TrustRecord, instructions: BTreeMap<String, String>) -> Self {
         let (changes, jobs) = (Vec::new(), BTreeSet::new());
         Self { known: true, changes, jobs, outside_jobs: false, now, instructions }
@@ -130,9 +130,9 @@ fn different(
 }
 
 /// Compares the project's files with those that the user last accepted. All files of a project
-/// located below one of the user's `[trust] paths`, or of a copy of another host's project, count
-/// as accepted, except in a process started by a run, because the run itself may have added the
-/// folder to that setting.
+/// located below one of the user's `[trust] paths`, or of a copy of another host's project, are
+/// considered accepted, except in a process started by a run, because the run itself may have added
+/// the folder to that setting.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,
@@ -164,8 +164,8 @@ fn is_below(root: &Path, folder: &Path) -> bool {
 }
 
 /// Returns the current state of the files that control the project's jobs. A job is affected by its
-/// own table, by everything outside the job tables, and by its instruction files. A job that takes
-/// settings from other jobs is affected by the tables and files of all jobs.
+/// own table, by everything outside the job tables, and by its instruction files. A job that uses
+/// settings of other jobs is affected by the tables and files of all jobs.
 ///
 /// Also returns the `stat` data of the instruction files.
 fn current(
@@ -240,7 +240,7 @@ fn instructions(root: &Path, job: &JobSpec) -> BTreeSet<String> {
     if let Some(cycle) = job.kind.of::<CycleSpec>() {
         // A file named by a variable is the user's own.
         files.extend(cycle.cycle.clone());
-        // An invalid cycle prevents the run, which then reports it.
+        // A run with an invalid cycle fails and reports it.
         if let Ok(spec) = cycles::cycle_of(root, cycle) {
             prompts.extend(spec.states.into_iter().filter_map(|state| state.prompt));
         }
@@ -338,9 +338,9 @@ impl LoadedProject {
     }
 }
 
-/// Calls `change`, which changes a project's `runner.toml` on the user's behalf, and returns the
-/// file's new contents along with its result. If the user had accepted the settings before, and all
-/// were in effect, the new contents are accepted.
+/// Calls `change`, which changes a project's `runner.toml` on the user's behalf and returns its
+/// result with the file's new contents. If all settings were accepted before, and no other file has
+/// changed, the new contents are accepted, except in a process started by a run.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
@@ -424,7 +424,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_accepted_affect_every_job() {
+    fn unaccepted_files_have_no_effect() {
         let now = record(&[("runner.toml", "a")], &[("one", "1")]);
         let trust = Trust::of(now, BTreeMap::new(), None);
         assert!(!trust.holds() && !trust.known);

@@ -69,8 +69,8 @@ pub fn ticks_otherwise(text: &[u8], owner: &str) -> bool {
 
 type Around = (Vec<u8>, bool, Vec<u8>);
 
-/// Returns the text before and after the block, and whether the block added the line break before
-/// it.
+/// Returns the text before and after the block, if there is one, and whether the block added the
+/// line break before it.
 fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
     let begins: Vec<Vec<u8>> =
         [ALONE, JOINED].map(|ending| format!("{BEGIN}{owner}{ending}").into_bytes()).into();

@@ -42,8 +42,8 @@ pub const FROZEN: &[&str] = &[
 /// Name of the file in which the user keeps keys.
 pub const CREDENTIALS: &str = "credentials.env";
 
-/// Checks that `PATH` contains no project folder. An agent working there could add a `git` or
-/// `claude` executable, which the host's scheduler would then start.
+/// Checks that `PATH` contains no folder inside a project. An agent working there could add a `git`
+/// or `claude` executable, which the host's scheduler would then start.
 ///
 /// # Errors
 /// Returns an error if there is such a folder.

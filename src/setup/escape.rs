@@ -29,7 +29,7 @@ pub fn escaped(format: Format, text: &str) -> Result<String, String> {
     }
 }
 
-/// Returns whether every reader of a command line takes the text literally.
+/// Returns whether every reader of a command line interprets the text literally.
 fn is_plain(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"/._-,+@=:".contains(&b))
 }

@@ -82,7 +82,7 @@ impl SchedulerKind {
 
 /// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
-    // "manual" sets nothing up, so this function looks again for a scheduler that fits.
+    // "manual" sets nothing up, so this function tries again to find a scheduler that fits.
     let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is already set up".to_owned());
@@ -119,7 +119,7 @@ pub fn text_at(path: &Path) -> Result<Option<String>, Failure> {
 pub struct Convergence {
     /// The steps to carry out; none if the machine is already in the desired state.
     pub steps: Vec<SetupStep>,
-    /// Items belonging to runner that were left unchanged, each with the reason.
+    /// Messages about runner's items that are kept, each with the reason.
     pub left: Vec<String>,
 }
 

@@ -116,7 +116,8 @@ fn settings(config: &Config, wish: &SetupOptions) -> Result<Vec<(String, String)
     Ok(wanted)
 }
 
-/// Returns the record that is needed to undo all changes, including this one.
+/// Returns the record that is needed to undo all changes, including this one. Returns `None` if
+/// nothing is to be undone.
 fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedFile> {
     match known {
         Some(known) if known.before == raw || known.after.contains(raw) => {

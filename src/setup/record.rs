@@ -2,8 +2,8 @@
 //! state folder.
 //!
 //! The record is written before anything else is changed, and again at the end. After a crash, it
-//! therefore lists all items that may exist. A file belongs to the setup if its contents match one
-//! of the recorded versions. Removal deletes the record last.
+//! therefore lists all items that may exist. A file is considered part of the setup if its contents
+//! match one of the recorded versions. Removal deletes the record last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn timer_ticks_more_often_than_the_job_is_due() {
+    fn ticks_are_more_frequent_than_runs() {
         let every = |minutes| needed(Trigger::Every(SignedDuration::from_mins(minutes)));
         for (interval, step) in [(5, 4), (6, 5), (7, 6), (10, 6), (12, 10), (15, 12), (16, 15)] {
             assert_eq!(every(interval), minutes(step), "every {interval}m");
