@@ -114,8 +114,8 @@ impl Store {
     ///
     /// A night can close once its closing time has passed. It can close earlier if it has
     /// occurrences and all of them are settled. If any of them came from the clock, the night first
-    /// waits for the project's night jobs that are due before the closing time and are not paused
-    /// then.
+    /// waits for the project's night jobs that are due before the closing time, except jobs whose
+    /// own pause ends after they are due.
     pub fn nights_to_close(&self, now: Timestamp) -> Result<Vec<Night>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM nights n INDEXED BY nights_open
@@ -133,7 +133,7 @@ impl Store {
 }
 
 /// Stores the data from a night's report for the overview: the headline, and the facts `worst` and
-/// `folder`. Does nothing if the facts are missing or if the run does not belong to the report job.
+/// `folder`. Does nothing if a fact is missing or if the occurrence is not one of the report job.
 pub(super) fn reported(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,
@@ -159,12 +159,16 @@ fn open(
     opens: Timestamp,
     closes: Timestamp,
 ) -> Result<Night, Fault> {
-    let taken: i64 = tx.value(
-        "SELECT count(*) FROM nights
-         WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')",
+    // Earlier nights of the date may have been pruned, so the number continues after the highest.
+    let taken: Option<i64> = tx.value(
+        "SELECT max(CASE name WHEN ?2 THEN 1 ELSE cast(substr(name, length(?2) + 2) AS INTEGER) END)
+         FROM nights WHERE project = ?1 AND (name = ?2 OR name GLOB ?2 || '-[0-9]*')",
         params![project, date],
     )?;
-    let name = if taken == 0 { date.to_owned() } else { format!("{date}-{}", taken + 1) };
+    let name = match taken {
+        None => date.to_owned(),
+        Some(highest) => format!("{date}-{}", highest.saturating_add(1)),
+    };
     tx.change(
         "INSERT INTO nights (project, name, opens, closes) VALUES (?1, ?2, ?3, ?4)",
         params![project, name, millis(opens), millis(closes)],

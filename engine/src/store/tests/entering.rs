@@ -118,6 +118,22 @@ fn edited_schedule_restarts_and_removed_job_is_disabled() {
 }
 
 #[test]
+fn names_of_nights_are_never_used_twice() {
+    let mut fixture = fixture();
+    let mut open = || {
+        let (project, until) = (&fixture.project, later(480));
+        fixture.store.open_night(project, "2026-11-21", now(), until).unwrap()
+    };
+    let (first, _, third) = (open(), open(), open());
+    assert_eq!(third.name, "2026-11-21-3");
+    // The first night is pruned, so fewer nights than names remain.
+    fixture.store.db.execute("DELETE FROM nights WHERE id = ?1", [first.id.0]).unwrap();
+    let (project, until) = (&fixture.project, later(480));
+    let next = fixture.store.open_night(project, "2026-11-21", now(), until).unwrap();
+    assert_eq!(next.name, "2026-11-21-4");
+}
+
+#[test]
 fn night_closes_once_when_work_is_settled() {
     let mut fixture = fixture();
     let night =
@@ -210,7 +226,7 @@ fn caught_up_runs_share_one_stagger() {
     tidy.policy.catch_up = catch_up.clone();
     let jobs = [job("dream", Schedule::manual()), tidy];
     fixture.store.project_jobs(&fixture.project, "two", "", &jobs, now()).unwrap();
-    // The scheduled times are 35, 20 and 5 minutes old, so only the last is on time.
+    // The scheduled times are 35, 20 and 5 minutes old, so the first is late.
     let at = later(50);
     let due_job = fixture.store.due_jobs(at).unwrap().remove(0);
     let due = due_job.job.schedule.due(due_job.watermark, at, &catch_up).unwrap();
