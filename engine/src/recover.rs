@@ -63,7 +63,7 @@ pub trait World {
     /// Takes a job's deciding lock if it is free. Dropping the guard releases the lock.
     ///
     /// # Errors
-    /// Returns an error if the lock cannot be tested.
+    /// Returns an error if the lock file cannot be created, opened or locked.
     fn try_lock(&self, project: &ProjectId, job: &str) -> Result<Option<Box<dyn Any>>, LockError>;
     /// Returns whether this exact process is alive.
     fn is_alive(&self, owner: &ProcessIdentity) -> bool;
@@ -105,8 +105,8 @@ impl World for Host<'_> {
     }
 
     fn kill_marked(&self, run: &RunId) -> Killed {
-        // The control groups are killed first, because killing them reaches even processes that fork
-        // faster than `/proc` can be listed.
+        // The control groups are killed first, because killing them reaches even processes that
+        // fork faster than `/proc` can be listed.
         clear_marked(run.as_str());
         let killed = tree::kill_marked(run.as_str());
         clear_abandoned(&self.state.join(FOLDER));
@@ -115,7 +115,8 @@ impl World for Host<'_> {
 
     fn close_work(&self, run: &RunId) -> Result<Option<WorkResult>, String> {
         let folder = self.state.join(RUNS).join(run.as_str());
-        let work = Work::of_run(&folder).map(|mut work| work.close(&folder));
+        let work = Work::of_run(&folder).map_err(|error| whole(&error))?;
+        let work = work.map(|mut work| work.close(&folder));
         work.transpose().map_err(|error| whole(&error))
     }
 }
@@ -155,7 +156,7 @@ pub enum Recovered {
 /// Inspects an unsettled run and takes the required action.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Other problems become the run's outcome.
+/// Returns a [`StoreError`]. Other problems are recorded in the run's outcome or events.
 pub fn recover(
     store: &mut Store,
     driver: &Driver<'_>,
@@ -171,8 +172,8 @@ pub fn recover(
     };
     let world = driver.world.as_ref();
     let overran = overrun(world, run, now);
-    let mut answer = starter.into_iter().chain(run.owner());
-    if answer.any(|process| world.is_alive(process)) && overran.is_none() {
+    let mut responsible = starter.into_iter().chain(run.owner());
+    if responsible.any(|process| world.is_alive(process)) && overran.is_none() {
         return Ok(Recovered::Alone);
     }
     if let (RunState::Requested { .. }, Some(owner)) = (&run.state, overran) {
@@ -214,8 +215,8 @@ enum OwnerEnd {
     Overran,
 }
 
-/// Recovers one run. The caller must hold the job's deciding lock, because the run may still change
-/// without the lock.
+/// Recovers one run. The caller must hold the job's deciding lock. Otherwise, the run's process
+/// could still be changing the run.
 ///
 /// # Errors
 /// Returns a [`StoreError`].
@@ -374,14 +375,14 @@ fn never_began(
     starter: &ProcessIdentity,
     now: Timestamp,
 ) -> Result<Recovered, StoreError> {
-    let mut answer = [starter].into_iter().chain(run.owner());
-    if answer.any(|process| driver.world.is_alive(process)) {
+    let mut responsible = [starter].into_iter().chain(run.owner());
+    if responsible.any(|process| driver.world.is_alive(process)) {
         return Ok(Recovered::Alone);
     }
     // A delivered result is applied regardless of who requested the run.
     let applies = store.fleet_note(&run.id, FleetNote::Applies)?.is_some();
     if run.manual() && run.night.is_none() && !applies {
-        let why = "the command that requested it ended before the run began".to_owned();
+        let why = "the command that requested the run ended before the run began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {
             return Ok(Recovered::Alone);
@@ -411,7 +412,7 @@ fn dead(
     } else if end == OwnerEnd::Overran || overran_before(store, &run.id)? {
         Outcome::TimedOut { why: "it did not end by its total deadline and was killed".to_owned() }
     } else {
-        Outcome::Lost { why: "its process died before it could settle".to_owned() }
+        Outcome::Lost { why: "its process died before the run finished".to_owned() }
     };
     let mut detail = match killed.count {
         1 => "its process is gone; 1 leftover process killed".to_owned(),
@@ -434,8 +435,8 @@ fn dead(
         detail,
     };
     // A run that is still stuck for the same reason is not reported again.
-    let said = store.events_of(&run.id)?;
-    if !said.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
+    let events = store.events_of(&run.id)?;
+    if !events.last().is_some_and(|last| last.kind == event.kind && last.detail == event.detail) {
         store.event(&event)?;
     }
     let outcome = match replayed {
@@ -514,8 +515,8 @@ fn closed_work(driver: &Driver<'_>, run: &RunRow) -> (String, Option<String>) {
     }
 }
 
-/// Sweeps all settled runs that have not been swept, except runs of a job whose lock is held.
-/// Returns the runs that it tried to sweep.
+/// Sweeps all settled runs that have not been swept, except runs of jobs whose lock cannot be taken
+/// now. Returns the runs that it tried to sweep.
 ///
 /// # Errors
 /// Returns a [`StoreError`].

@@ -1,5 +1,6 @@
-//! Manages the work of a child that may change the project. The work is recorded before the child
-//! starts. After the child exits, the kept paths are checked and the commits are imported.
+//! Manages the work of a child that may change the project. The initial state is recorded before
+//! the child starts. After the child exits, the kept paths are checked and the child's commits are
+//! imported.
 //!
 //! ```text
 //! open: private git directory, identity of kept paths ──> work.json
@@ -31,7 +32,7 @@ const RECORD: &str = "work.json";
 /// The folder, inside the run's folder, that contains copies of the kept files as they were at the
 /// start.
 const KEPT: &str = "kept";
-/// The new name, inside the run's folder, of a private git directory that the child left unchanged.
+/// The new name, inside the run's folder, of a private git directory with nothing to import.
 const UNCHANGED: &str = "git-unchanged";
 /// The folder, inside the run's folder, where git reads the child's objects.
 const SCRATCH: &str = "git-read";
@@ -39,10 +40,10 @@ const SCRATCH: &str = "git-read";
 /// The error for work that could not be opened or closed.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// The record or a copy cannot be written or read.
+    /// A file in the run's folder cannot be read, written or renamed.
     #[error("{}: {source}", path.display())]
     Record { path: PathBuf, source: io::Error },
-    /// The private git directory cannot be created or read.
+    /// The private git directory cannot be created or read, or its commits cannot be imported.
     #[error("cannot use the run's git directory: {0}")]
     Git(#[from] GitError),
 }
@@ -115,10 +116,17 @@ impl Work {
         Ok(work)
     }
 
-    /// Reads the record of a run, if the run has one.
-    pub fn of_run(run_dir: &Path) -> Option<Self> {
-        let bytes = read_no_link(run_dir.join(RECORD), DOCUMENT).ok()?;
-        serde_json::from_slice(&bytes).ok()
+    /// Reads the record of a run. Returns `None` if the run has no record.
+    ///
+    /// # Errors
+    /// Returns [`WorkError::Record`] if the record cannot be read. Its run may have made commits.
+    pub fn of_run(run_dir: &Path) -> Result<Option<Self>, WorkError> {
+        let path = run_dir.join(RECORD);
+        let read = match read_no_link(&path, DOCUMENT) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.and_then(|bytes| serde_json::from_slice(&bytes).map_err(io::Error::from)),
+        };
+        read.map(Some).map_err(|source| WorkError::Record { path, source })
     }
 
     /// Returns the commit that was checked out in the project at the start. Returns `None` if no

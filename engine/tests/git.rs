@@ -551,14 +551,18 @@ fn unchanged_work_is_closed_twice() {
         let mut work = Work::open(&sandbox, &run_dir, &at, "run").unwrap();
         assert_eq!(work.head(), Some(place.git(&["rev-parse", "HEAD"]).trim()));
         // A process that dies at any time leaves the start record for the next process.
-        let mut again = Work::of_run(&run_dir).unwrap();
+        let mut again = Work::of_run(&run_dir).unwrap().unwrap();
         assert_eq!(work.close(&run_dir).unwrap(), WorkResult::default());
         assert!(!run_dir.join("git").exists());
         assert_eq!(again.close(&run_dir).unwrap(), WorkResult::default());
         // Without the renamed directory, a missing git directory is an error, because it may have
         // contained commits.
-        let mut lost = Work::of_run(&run_dir).unwrap();
+        let mut lost = Work::of_run(&run_dir).unwrap().unwrap();
         fs::remove_dir(run_dir.join("git-unchanged")).unwrap();
         assert!(lost.close(&run_dir).is_err());
+        fs::write(run_dir.join("work.json"), "{").unwrap();
+        assert!(Work::of_run(&run_dir).is_err());
+        fs::remove_file(run_dir.join("work.json")).unwrap();
+        assert!(Work::of_run(&run_dir).unwrap().is_none());
     }
 }
