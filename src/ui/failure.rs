@@ -175,6 +175,12 @@ impl From<StoreError> for Failure {
                 path.parent().unwrap_or(path).display(),
                 path.display()
             )),
+            StoreError::CannotRead { path, .. } => Self::new(Exit::CannotWrite, what)
+                .hint(format!("ls -ld {}", path.parent().unwrap_or(path).display())),
+            StoreError::NotText { path } => Self::new(Exit::Configuration, what).hint(format!(
+                "mv {} …   (to a path that is UTF-8)",
+                path.display()
+            )),
             StoreError::NotFound { .. } => Self::new(Exit::Data, what).hint("runner runs"),
             StoreError::Missing { .. } => Self::new(Exit::Configuration, what).hint("runner init"),
             StoreError::Lost { path, left, .. } => {

@@ -23,8 +23,8 @@ pub struct ProjectDeletion {
     pub nights: u64,
 }
 
-/// Returns the statement that deletes the rows of the project's nights. Night numbers are reused,
-/// so a remaining grant would apply to another night.
+/// Returns the statement that deletes the rows for the project's nights from a table. Night ids are
+/// reused, so a remaining grant would apply to another night.
 fn of_its_nights(table: &str) -> String {
     format!(
         "DELETE FROM {table} WHERE level = 'night'
@@ -32,8 +32,8 @@ fn of_its_nights(table: &str) -> String {
     )
 }
 
-/// Returns the statement that deletes the rows of the project's days and jobs. Their keys begin
-/// with the project's id.
+/// Returns the statement that deletes the rows for the days of the project and its jobs from a
+/// table. The keys of these rows begin with the project's id.
 fn of_its_days(table: &str) -> String {
     format!("DELETE FROM {table} WHERE level IN ('day', 'job') AND key GLOB ?1 || ' *'")
 }
@@ -90,8 +90,8 @@ impl Store {
     /// then read again.
     ///
     /// # Errors
-    /// Returns [`StoreError::Changed`] if another project is registered at the path, or if the
-    /// project has requested or running runs.
+    /// Returns [`StoreError::Changed`] if another project is registered at the path or the project
+    /// has requested or running runs, or [`StoreError::NotText`] if the path is not UTF-8.
     pub fn relocate(&mut self, project: &ProjectId, to: &Path, node: Node) -> Result<()> {
         let path = super::projects::text(to)?;
         self.write(|tx| {

@@ -5,6 +5,7 @@
 //! it reads. The copy must never be written back.
 
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -25,7 +26,7 @@ const PAGES: i32 = 4096;
 
 impl Store {
     /// Copies the current state of the database at `path` into memory and migrates the copy to the
-    /// current format. The copy is empty if no database exists yet.
+    /// current format. The copy is empty if the file does not exist.
     ///
     /// # Errors
     /// Returns [`StoreError::Unsteady`] if the file changed during each attempt to copy it.
@@ -47,13 +48,14 @@ fn undisturbed(
     mut copy: impl FnMut(&Path, SideFiles) -> Result<Store>,
 ) -> Result<Store> {
     for _ in 0..TRIES {
-        let Some(before) = stamp(path) else {
+        let Some(before) = stamp(path)? else {
             return Store::in_memory();
         };
         let found = SideFiles::of(path);
         let copied = copy(path, found);
         // If both the log and its index exist, SQLite's own locks keep the copy consistent.
-        if found == SideFiles::Both || (stamp(path) == Some(before) && SideFiles::of(path) == found)
+        if found == SideFiles::Both
+            || (stamp(path)? == Some(before) && SideFiles::of(path) == found)
         {
             return copied;
         }
@@ -61,8 +63,8 @@ fn undisturbed(
     Err(StoreError::Unsteady { path: path.to_owned() })
 }
 
-/// The files next to the database. They determine how the database can be read without creating
-/// files.
+/// The files of SQLite next to the database, which determine how the database can be read without
+/// creating files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideFiles {
     /// There is no log, so the database is read as an immutable file.
@@ -129,10 +131,13 @@ fn copy(path: &Path, found: SideFiles) -> Result<Store> {
     Ok(Store { db, path: path.to_owned(), _open: None, guard: None })
 }
 
-/// Returns the file's inode, size and modification time, or `None` if the file cannot be examined.
-fn stamp(path: &Path) -> Option<(u64, u64, i64, i64)> {
-    let data = fs::metadata(path).ok()?;
-    Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))
+/// Returns the file's inode, size and modification time, or `None` if the file does not exist.
+fn stamp(path: &Path) -> Result<Option<(u64, u64, i64, i64)>> {
+    match fs::metadata(path) {
+        Ok(data) => Ok(Some((data.ino(), data.size(), data.mtime(), data.mtime_nsec()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(StoreError::CannotRead { path: path.to_owned(), why: error.to_string() }),
+    }
 }
 
 fn uri(path: &Path, how: &str) -> String {
@@ -293,5 +298,17 @@ mod tests {
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
             assert_eq!(fs::read_to_string(&path).unwrap(), bad);
         }
+    }
+
+    #[test]
+    fn unreadable_folder_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "").unwrap();
+        // A file in place of the folder fails for every user, even for root.
+        let copy = Store::dry_run_copy(&file.join("database.sqlite"));
+        assert!(matches!(copy, Err(StoreError::CannotRead { .. })));
+        let absent = Store::dry_run_copy(&folder.path().join("database.sqlite"));
+        assert!(absent.is_ok());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Writers use [`Store::open`], and readers use [`Store::read`]. Every write is one short `BEGIN
 //! IMMEDIATE` transaction without other I/O. Every writer holds a shared `flock` on `database.lock`
-//! while the database is open, and a migration holds the lock exclusively.
+//! while the database is open. A migration or a restore holds the lock exclusively.
 //!
 //! A damaged database must never be recreated. [`StoreError::Damaged`] stops all work until the
 //! user intervenes.
@@ -108,7 +108,7 @@ pub struct JobId(pub i64);
 pub struct Store {
     db: Connection,
     path: PathBuf,
-    /// A shared `flock` on the lock file. Readers do not hold one.
+    /// The lock file with a shared `flock`. `None` for readers and in-memory databases.
     _open: Option<File>,
     /// The check that precedes each commit of a publication.
     guard: Option<Box<dyn CommitGuard>>,
@@ -150,23 +150,35 @@ pub enum StoreError {
         /// The format in the file.
         format: i64,
     },
-    /// There is no database, and a reader does not create one.
+    /// The database does not exist, and a reader does not create it.
     #[error("there is no database at {path}")]
     Missing { path: PathBuf },
-    /// The folder or the file cannot be written.
+    /// The file or its folder cannot be written.
     #[error("cannot write the database {path}: {why}")]
     CannotWrite {
         path: PathBuf,
         /// The reason, which is usually the operating system's error.
         why: String,
     },
-    /// The database needs a migration, but another process is using it.
-    #[error("the database {path} must be migrated, but another runner process has it open")]
+    /// The file or its folder cannot be examined, so it is not known whether there is a database.
+    #[error("cannot read the database {path}: {why}")]
+    CannotRead {
+        path: PathBuf,
+        /// The operating system's error.
+        why: String,
+    },
+    /// The path of a project or of the database is not UTF-8, and the database stores paths as text.
+    #[error("the path {path} is not UTF-8")]
+    NotText { path: PathBuf },
+    /// The database must be migrated or restored, but another process is using it.
+    #[error(
+        "the database {path} must be migrated or restored, but another runner process has it open"
+    )]
     InUse { path: PathBuf },
     /// The database changed during each attempt to copy it for a dry run.
     #[error("the database {path} changed during each attempt to copy it")]
     Unsteady { path: PathBuf },
-    /// The run that tried to commit has been taken over.
+    /// The run that tried to commit has been taken over or settled.
     #[error("run {run} was taken over: its fence {fence} is outdated")]
     StaleFence {
         run: String,
@@ -192,18 +204,18 @@ pub enum StoreError {
         /// The reason, which is usually the operating system's error.
         why: String,
     },
-    /// The deciding lock of a run's job could not be tested.
+    /// The deciding lock of a run's job could not be opened or locked.
     #[error("{why}")]
     Lock {
         /// The lock file and the operating system's error.
         why: String,
     },
-    /// There is no row with this name.
+    /// The requested row does not exist.
     #[error("no {what} {name}")]
     NotFound {
         /// The kind of row.
         what: &'static str,
-        /// The requested name.
+        /// The requested name or id.
         name: String,
     },
     /// The change does not fit the current state of the database.
@@ -227,11 +239,13 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Returns whether other rows can still be processed after this error.
+    /// Returns whether the error may concern only one row, so that other rows can still be
+    /// processed.
     pub fn is_about_one_thing(&self) -> bool {
         matches!(
             self,
             Self::Nonsense { .. }
+                | Self::NotText { .. }
                 | Self::NotFound { .. }
                 | Self::StaleFence { .. }
                 | Self::Lock { .. }

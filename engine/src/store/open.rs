@@ -28,8 +28,9 @@ impl Store {
     /// Opens the database for writing, and creates or migrates it if needed.
     ///
     /// # Errors
-    /// Returns [`StoreError::InUse`] if a migration is needed while another process is using the
-    /// database, or another [`StoreError`]. A damaged or newer database is left unchanged.
+    /// Returns [`StoreError::InUse`] if a migration or the completion of a restore is needed while
+    /// another process is using the database, or another [`StoreError`]. A damaged or newer
+    /// database is left unchanged.
     ///
     /// # Panics
     /// Panics if the linked version of SQLite has the WAL-reset corruption bug.
@@ -77,9 +78,9 @@ impl Store {
             Ok(false) => return Err(StoreError::Missing { path: path.to_owned() }),
             // The file may exist, but its folder cannot be read.
             Err(error) => {
-                return Err(StoreError::CannotWrite {
+                return Err(StoreError::CannotRead {
                     path: path.to_owned(),
-                    why: format!("cannot read its folder: {error}"),
+                    why: error.to_string(),
                 });
             }
         }
@@ -127,7 +128,7 @@ impl Store {
 
 /// Maximum number of times to check the length of a short file. After that, the file is left to the
 /// daily check.
-const SHORT_LOOKS: u32 = 20;
+const SHORT_CHECKS: u32 = 20;
 
 /// Specifies how the length check treats pages that are only in the log.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -159,7 +160,7 @@ pub(super) fn check_length(db: &Connection, path: &Path, pending: PendingLog) ->
             false => Ok(()),
         };
     }
-    for _ in 0..SHORT_LOOKS {
+    for _ in 0..SHORT_CHECKS {
         // After a complete checkpoint, the file contains every page of the log. If the file is
         // still short and no other process has changed it, pages are missing.
         let whole = db

@@ -79,7 +79,7 @@ pub fn gone(why: &str) -> String {
 }
 
 /// Returns the reason why a project with this config stamp is missing, or `None` if the project is
-/// not missing.
+/// neither missing nor displaced.
 pub fn why_gone(stamp: &str) -> Option<&str> {
     let rest = stamp.strip_prefix(GONE)?;
     Some(rest.strip_prefix(": ").unwrap_or("the project is gone"))
@@ -101,7 +101,7 @@ impl Store {
     /// jobs are not due unless the project is registered again at another path.
     ///
     /// # Errors
-    /// Returns [`StoreError::Nonsense`] if the path is not UTF-8, or another [`StoreError`] if the
+    /// Returns [`StoreError::NotText`] if the path is not UTF-8, or another [`StoreError`] if the
     /// database fails.
     pub fn register(&mut self, project: &Project, now: Timestamp) -> Result<()> {
         let path = text(&project.path)?;
@@ -158,7 +158,7 @@ impl Store {
         self.view(|db| db.all(&select("1 ORDER BY path"), [], project))
     }
 
-    /// Returns the project that is registered at this exact path.
+    /// Returns the project that is registered at this exact path, if there is one.
     pub fn project_at(&self, path: &Path) -> Result<Option<Project>> {
         self.view(|db| db.first(&select("path = ?1"), [path.to_str()], project))
     }
@@ -189,10 +189,7 @@ fn project(row: &Row<'_>) -> rusqlite::Result<Project> {
 }
 
 pub(super) fn text(path: &Path) -> Result<&str> {
-    path.to_str().ok_or_else(|| StoreError::Nonsense {
-        path: path.to_owned(),
-        why: "a project's path must be UTF-8".to_owned(),
-    })
+    path.to_str().ok_or_else(|| StoreError::NotText { path: path.to_owned() })
 }
 
 #[cfg(test)]

@@ -39,8 +39,8 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// Number added to the copy's last change number if the current database cannot be read. It is
-/// larger than the number of changes that a database can record after a backup.
+/// Number added to the copy's last change number if the current database cannot be read. It should
+/// exceed the number of changes since the backup.
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan for a restore.
@@ -63,7 +63,7 @@ pub struct RestorePlan {
 /// The changes that a restore made.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Restored {
-    /// Number of scheduled times that have passed since the copy was made.
+    /// Number of scheduled times that were recorded as missed.
     pub missed: u64,
     /// Number of runs that were waiting when the copy was made and are skipped.
     pub skipped: u64,
@@ -108,7 +108,7 @@ pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<Restore
     })
 }
 
-/// Returns whether the database, its write-ahead log or its shared-memory file exists.
+/// Returns whether the database, its write-ahead log or the log's index exists.
 fn there(store: &Path) -> bool {
     ["", "-wal", "-shm"].iter().any(|ending| beside(store, ending).symlink_metadata().is_ok())
 }
@@ -165,7 +165,8 @@ impl RestorePlan {
         };
         reported.kept = there(path).then(|| keep.clone());
         let intent = Intent { draft, keep };
-        let text = serde_json::to_vec(&intent).expect("both paths are valid UTF-8");
+        let text = serde_json::to_vec(&intent)
+            .map_err(|_| StoreError::NotText { path: path.to_owned() })?;
         write_atomic(&intent_of(path), &text, 0o600)
             .map_err(|error| cannot_write(&error.path)(error.source))?;
         finish(path)?;
