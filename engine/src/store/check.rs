@@ -1,5 +1,5 @@
-//! Checks the whole database. SQLite checks every page and reference, and queries in this module
-//! check the invariants between rows. This module must never change anything.
+//! Checks the whole database. SQLite checks every page and reference. This module checks the
+//! invariants between rows and the JSON columns. It must never change anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,14 +35,14 @@ pub struct StoreHealth {
     pub bytes: u64,
     /// The length of the write-ahead log in bytes.
     pub log_bytes: u64,
-    /// The number of rows in each table. Empty if SQLite reports damage.
+    /// The number of rows in each table. Empty if `whole` is false.
     pub rows: BTreeMap<String, u64>,
     /// Whether SQLite found every page, index and reference intact.
     pub whole: bool,
     pub findings: Vec<StoreFinding>,
 }
 
-/// Maximum number of findings per check.
+/// Maximum number of findings for each rule, JSON column or check by SQLite.
 const NAMED: usize = 20;
 
 /// The invariants of the database, each with a query for the rows that violate it.
@@ -167,7 +167,7 @@ impl Store {
         let mut findings = self.view(pages)?;
         let mut rows = BTreeMap::new();
         let whole = findings.is_empty();
-        // Rows cannot be trusted if SQLite reports damage.
+        // The rows of a damaged database cannot be trusted.
         if findings.is_empty() {
             self.view(|db| between_rows(db, &mut findings))?;
             rows = self.view(count)?;
@@ -206,7 +206,10 @@ fn pages(db: &Connection) -> Result<Vec<StoreFinding>, Fault> {
             (row.get(0)?, row.get(1)?, row.get(2)?);
         Ok(StoreFinding {
             what: format!("the row refers to a missing row of {parent}"),
-            place: format!("{table} row {number:?}"),
+            place: match number {
+                Some(number) => format!("{table} row {number}"),
+                None => table,
+            },
         })
     })?;
     broken.truncate(NAMED);
