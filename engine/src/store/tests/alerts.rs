@@ -220,7 +220,8 @@ fn alerts_match_the_model() {
         let job = fixture.id("dream");
         let mut history: Vec<(i64, Entry)> = Vec::new();
         let mut minute = 0;
-        // The model uses these times to decide whether the job is stale.
+        // The minutes of the last success and of the first check, from which the expected staleness
+        // is computed.
         let (mut good, mut watched) = (None, None);
         for _ in 0..60 {
             minute += 1 + i64::try_from(dice.roll(120)).unwrap();
@@ -301,7 +302,7 @@ fn alerts_match_the_model() {
             let mut found = recorded(&fixture);
             for (one, wanted) in found.iter_mut().zip(&wanted) {
                 // Whether a recovery is reported also depends on the earlier messages, which the
-                // model does not contain. They are checked below.
+                // model does not contain. `messages_are_in_order` checks the messages.
                 one.recovered &= wanted.recovered;
             }
             assert_eq!(found, wanted, "seed {seed}, case {case}, {history:#?}");
@@ -317,7 +318,7 @@ fn alerts_match_the_model() {
         std::io::stderr(),
         "alerts: RUNNER_TEST_SEED={seed}: {cases} histories, {steps} steps, {raised} alerts in {took:.1} s"
     );
-    assert_eq!(kinds.len(), 4, "alerts of every kind were raised");
+    assert_eq!(kinds.len(), 4, "alerts of every kind that concerns runs were raised");
 }
 
 /// Checks the invariants of an alert's messages to each channel, which must also hold after a
@@ -476,8 +477,8 @@ fn messages_of_a_window_are_sent_together() {
     assert_eq!(next(&mut fixture, 3), None);
     assert_eq!(next(&mut fixture, 14), None);
     assert_eq!(next(&mut fixture, 15).unwrap(), ["tidy raised", "dream recovered"]);
-    // A job's messages wait up to half an hour for its run in progress to end. A problem that is
-    // over by then is not reported.
+    // A job's messages wait up to half an hour for its run in progress. A problem that this run
+    // ends is not reported.
     fixture.ends(false, &failed(Class::Guard), later(60));
     fixture.enqueue("dream");
     let live = fixture.start(later(60)).remove(0);

@@ -11,7 +11,7 @@ fn calls(n: u64) -> Budget {
 }
 
 #[test]
-fn budgets_hold_across_runs_and_fail_closed() {
+fn runs_share_a_budget_and_pay_for_unknown_usage() {
     let mut fixture = fixture();
     let levels = [day(calls(5))];
     let first = fixture.requested("dream", "a");
@@ -70,7 +70,7 @@ fn dead_run_is_charged_for_open_requests() {
 }
 
 #[test]
-fn charged_time_never_exceeds_the_limit() {
+fn charged_time_never_exceeds_the_reservation() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     let want = Budget { seconds: Some(90), ..Budget::default() };

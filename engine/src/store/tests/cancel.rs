@@ -28,7 +28,7 @@ fn waiting_run_is_cancelled_immediately() {
 }
 
 #[test]
-fn cancelled_follower_leaves_its_predecessor() {
+fn cancelling_a_waiting_run_keeps_its_predecessor() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     let behind = fixture.enqueue_after("tidy", Some(&run));

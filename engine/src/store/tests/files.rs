@@ -42,7 +42,7 @@ fn an_interrupted_creation_is_harmless() {
 }
 
 #[test]
-fn unreadable_values_name_their_row() {
+fn invalid_value_errors_name_the_row() {
     let mut fixture = fixture();
     let run = fixture.requested("dream", "a");
     fixture

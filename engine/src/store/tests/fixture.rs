@@ -20,7 +20,7 @@ impl Fixture {
         }
     }
 
-    /// Queues a run of a job that may start immediately.
+    /// Queues a run of a job. The run may start immediately.
     pub(super) fn enqueue(&mut self, job: &str) -> RunId {
         self.enqueue_after(job, None)
     }

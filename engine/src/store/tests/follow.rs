@@ -29,7 +29,7 @@ fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
 }
 
 #[test]
-fn each_outcome_starts_its_followers() {
+fn outcome_decides_which_followers_start() {
     let queued = || "queued".to_owned();
     let skip = |job: &str, what: &str| format!("skipped: {job} ended as {what}");
     let mut fixture = chained();
@@ -72,7 +72,7 @@ fn retried_attempts_start_no_followers() {
 }
 
 #[test]
-fn follower_joins_the_night_while_open() {
+fn follower_joins_only_an_open_night() {
     for closed in [false, true] {
         let mut fixture = chained();
         let night =
@@ -90,7 +90,7 @@ fn follower_joins_the_night_while_open() {
         let expected = (!closed).then_some(night.id);
         assert_eq!(fixture.runs_of("use")[0].night, expected);
         let open = fixture.store.nights_to_close(later(2)).unwrap();
-        assert!(open.is_empty(), "a follower has not run yet: {open:?}");
+        assert!(open.is_empty(), "the night is closed or waits for its followers: {open:?}");
         let me = fixture.me.clone();
         let started = fixture.store.start_ready(Some(night.id), &me, later(2)).unwrap();
         assert_eq!(started.len(), if closed { 0 } else { 2 });

@@ -1,4 +1,4 @@
-//! Tests of the store, and the fixture that they share.
+//! The modules with tests of the store, and the fixture that they share.
 
 mod alerts;
 mod budgets;

@@ -33,7 +33,7 @@ fn skip_names_the_earlier_run() {
 }
 
 #[test]
-fn waiting_retry_counts_as_overlap() {
+fn waiting_retry_overlaps_the_next_time() {
     let mut fixture = overlapping(Overlap::Skip);
     let wished = fixture.enqueue("tidy");
     let first = fixture.due("tidy", later(15)).remove(0);
@@ -86,7 +86,7 @@ fn replace_cancels_waiting_and_awaits_running_runs() {
 }
 
 #[test]
-fn replaced_run_is_ended_in_one_tick() {
+fn replaced_run_is_asked_to_end_in_same_tick() {
     let mut fixture = overlapping(Overlap::Replace);
     let first = fixture.due("tidy", later(15)).remove(0);
     fixture.start(later(15));

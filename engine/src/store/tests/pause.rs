@@ -37,7 +37,7 @@ fn both(test: impl Fn(Fixture, Option<JobId>)) {
 }
 
 #[test]
-fn paused_times_are_one_missed_row() {
+fn paused_times_share_one_missed_row() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(100)).unwrap();
         for minute in [15, 31, 99] {
@@ -73,7 +73,7 @@ fn times_after_pause_run_in_same_tick() {
 }
 
 #[test]
-fn pause_holds_waiting_runs() {
+fn waiting_runs_of_paused_jobs_do_not_start() {
     both(|mut fixture, job| {
         let run = fixture.enqueue("tidy");
         let other = fixture.enqueue("dream");

@@ -63,7 +63,7 @@ fn a_run_is_settled_once() {
 }
 
 #[test]
-fn only_admitted_runs_spend_a_key() {
+fn only_admitted_runs_use_up_a_key() {
     const KEY: &str = "key monday";
     let mut fixture = fixture();
     let held = Outcome::Skipped { reason: SkipReason::Busy, why: "the lock is held".into() };

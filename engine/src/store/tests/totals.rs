@@ -98,7 +98,7 @@ fn rows_sum(db: &Connection, sql: &str) -> i64 {
 }
 
 #[test]
-fn queue_and_due_times_are_read_by_index() {
+fn queued_runs_and_oldest_due_time_are_reported() {
     let mut fixture = fixture();
     assert_eq!(fixture.store.queue_depths().unwrap(), []);
     let first = fixture.enqueue("dream");

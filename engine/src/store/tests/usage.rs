@@ -110,7 +110,7 @@ fn window_opens_with_first_run_and_resets() {
 }
 
 #[test]
-fn escalation_uses_parent_budget_and_returns_rest() {
+fn child_uses_parent_budget_and_returns_the_rest() {
     let mut fixture = fixture();
     let day = pool_day(calls(5));
     let parent = fixture.enters("dream", calls(4), std::slice::from_ref(&day)).unwrap();
@@ -216,7 +216,7 @@ fn the_reserved_time_limits_the_run() {
 }
 
 #[test]
-fn limit_applies_to_pool_and_grows_after_wait() {
+fn limit_applies_to_its_pool_and_waits_grow() {
     let mut fixture = fixture();
     let store = &mut fixture.store;
     let said = Some(later(60));
@@ -248,7 +248,8 @@ fn limit_applies_to_pool_and_grows_after_wait() {
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit whose time is in the future was recorded by a wrong clock, so any answer clears it.
+    // A limit whose recorded time is in the future was recorded by a wrong clock, so any answer
+    // clears it.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
     // After the clock is set back by a year, the limit does not last a year longer.
