@@ -4,8 +4,8 @@
 //! facts + reservation + now ──> admit | deferred{until, why} | skipped{why} | failed{class, why}
 //! ```
 //!
-//! [`decide`] must never do I/O, read a clock or change anything. The database records an `Admit`
-//! decision in the transaction that creates the reservation, so no run can skip the checks.
+//! [`decide`] must never do I/O, read a clock or change anything. The store commits an `Admit`
+//! decision together with the run's reservation, so no run can skip the checks.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -25,21 +25,21 @@ pub fn stopped(streak: Streak) -> bool {
 /// Free space in bytes below which no run starts. This reserve leaves space for a report and a
 /// failure marker.
 pub const HEADROOM: u64 = 8 * 1024 * 1024;
-/// Maximum time that a paused run waits before the queue checks the pause again.
+/// Maximum time that a run of a paused job waits before the queue checks the pause again.
 pub const PAUSE_WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// Delay before retrying a run that found a dirty work tree.
 pub const DIRTY_WAIT: SignedDuration = SignedDuration::from_mins(15);
 /// Delay before retrying a run that is waiting for the battery.
 pub const BATTERY_WAIT: SignedDuration = SignedDuration::from_mins(15);
-/// Delay before retrying a run that found the host busy. By then, the one-minute load average has
-/// settled.
+/// Delay before retrying a run that found the host busy. The one-minute load average needs a few
+/// minutes to reflect a change in the load.
 pub const LOAD_WAIT: SignedDuration = SignedDuration::from_mins(5);
 
 /// Prefix of the deferral reason for a run that is waiting because someone is working in the
 /// project.
 pub const AT_WORK: &str = "work is in progress";
-/// Number of consecutive deferrals after which users are notified: by the failure marker if work is
-/// in progress, and by an alert if the project's settings cannot be used.
+/// Number of consecutive deferrals for the same reason after which users are notified: by the
+/// failure marker if work is in progress, and by an alert if the project's settings cannot be used.
 pub const DEFERRALS: u32 = 3;
 
 /// The facts that the decision depends on.
@@ -49,10 +49,10 @@ pub struct AdmissionFacts {
     pub manual: bool,
     /// The end of the job's pause, if it is paused.
     pub paused_until: Option<Timestamp>,
-    /// Paths with changes that are not committed yet.
+    /// Paths with uncommitted changes.
     pub dirty: Vec<String>,
-    /// The time by which the occurrence must start. `None` if it has already started once or has no
-    /// start deadline.
+    /// The time by which the occurrence must start. `None` if it has no start deadline or one of
+    /// its attempts has already started.
     pub start_by: Option<Timestamp>,
     /// The end of the current quiet hours, if `now` is in the job's quiet hours.
     pub quiet_until: Option<Timestamp>,
@@ -64,9 +64,10 @@ pub struct AdmissionFacts {
     pub battery: Option<Battery>,
     /// Minimum battery level in percent for a run on battery power. 0 allows any level.
     pub min_battery: u8,
-    /// The one-minute load average per core, in thousandths. `None` if the policy does not need it.
+    /// The one-minute load average per core, in thousandths. `None` if the policy does not need it
+    /// or the host does not report it.
     pub load_per_core: Option<u32>,
-    /// Maximum `load_per_core` at which the job may start.
+    /// Maximum `load_per_core` at which the job may start. `None` sets no limit.
     pub max_load: Option<u32>,
     /// The job's consecutive failures since its last success or since the breaker was reset
     /// manually.
@@ -84,7 +85,7 @@ pub struct AdmissionFacts {
 /// A budget level with less remaining than the run would reserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The budget level and its key, such as `day 2026-11-21`.
+    /// The label of the budget level, such as `day 2026-11-21`.
     pub level: String,
     /// The unit: `calls`, `tokens`, `micros`, `seconds` or `ideas`.
     pub unit: &'static str,
@@ -99,13 +100,14 @@ pub struct Shortfall {
 pub enum Decision {
     /// The run may start with this reservation.
     Admit(Amounts),
-    /// The run may not start, and its occurrence gets this outcome.
+    /// The run may not start and is settled with this outcome.
     Decline(Outcome),
 }
 
 /// Decides whether a run may start. The checks run in this order: the job's settings (start
 /// deadline, pause, breaker, quiet hours, interval), problems that the user must fix, temporary
-/// conditions, whether there is any work, and the budget.
+/// conditions, whether the job has any work, and the budget. A manual run skips the job's settings,
+/// provider limits, battery and load.
 pub fn decide(
     facts: &AdmissionFacts,
     reservation: Result<Amounts, Shortfall>,
@@ -129,7 +131,7 @@ pub fn decide(
     if let Some((class, why)) = &facts.preflight {
         return Decision::Decline(Outcome::Failed { class: *class, why: why.clone() });
     }
-    // A manual run ignores the limit. If the limit still applies, the provider reports it again.
+    // A manual run ignores the limit. If the limit still applies, the provider refuses the request.
     if let Some((until, why)) = &facts.limited
         && *until > now
         && !facts.manual
@@ -172,9 +174,9 @@ fn held_back(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     }
     if let Some(until) = facts.paused_until.filter(|until| *until > now) {
         // A pause may end early, so the queue checks it regularly.
-        let look = now.saturating_add(PAUSE_WAIT).unwrap_or(now);
+        let check = now.saturating_add(PAUSE_WAIT).unwrap_or(now);
         return Some(Outcome::Deferred {
-            until: until.min(look),
+            until: until.min(check),
             why: "the job is paused".to_owned(),
         });
     }
@@ -236,7 +238,7 @@ fn waits_for_host(facts: &AdmissionFacts, now: Timestamp) -> Option<Outcome> {
     None
 }
 
-/// Formats a duration in whole seconds.
+/// Formats a duration such as `1h 30m`, without fractions of a second.
 fn rounded(stretch: SignedDuration) -> String {
     format!("{:#}", SignedDuration::from_secs(stretch.as_secs()))
 }
@@ -247,7 +249,7 @@ fn thousandths(value: u32) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Lists the first five names and the number of the remaining ones.
+/// Lists the first five names and, if there are more, the number of the others.
 fn listed(names: &[String]) -> String {
     const SHOWN: usize = 5;
     let mut text = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");

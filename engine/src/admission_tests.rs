@@ -10,7 +10,7 @@ fn healthy() -> AdmissionFacts {
     AdmissionFacts { free_bytes: u64::MAX, ..AdmissionFacts::default() }
 }
 
-fn word(facts: &AdmissionFacts) -> String {
+fn decision(facts: &AdmissionFacts) -> String {
     match decide(facts, Ok(Amounts::default()), now()) {
         Decision::Admit(_) => "admit".to_owned(),
         Decision::Decline(outcome) => outcome.to_string(),
@@ -19,7 +19,7 @@ fn word(facts: &AdmissionFacts) -> String {
 
 #[test]
 fn a_healthy_run_is_admitted() {
-    assert_eq!(word(&healthy()), "admit");
+    assert_eq!(decision(&healthy()), "admit");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn each_blocking_fact_stops_the_run() {
         ),
     ];
     for (facts, expected) in cases {
-        let found = word(&facts);
+        let found = decision(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
     }
 }
@@ -75,7 +75,8 @@ fn spaced(began: Option<Timestamp>) -> AdmissionFacts {
     }
 }
 
-/// Returns facts that close each gate that a job's owner can set, with the expected message.
+/// Returns facts that close one gate each, with the start of the expected outcome. The gates are
+/// those that a job's settings configure.
 fn closed() -> Vec<(AdmissionFacts, &'static str)> {
     vec![
         (
@@ -102,10 +103,10 @@ fn closed() -> Vec<(AdmissionFacts, &'static str)> {
 #[test]
 fn gates_stop_scheduled_but_not_manual_runs() {
     for (facts, expected) in closed() {
-        let found = word(&facts);
+        let found = decision(&facts);
         assert!(found.starts_with(expected), "{facts:?} gave {found}");
         let manual = AdmissionFacts { manual: true, ..facts };
-        assert_eq!(word(&manual), "admit", "{manual:?}");
+        assert_eq!(decision(&manual), "admit", "{manual:?}");
     }
 }
 
@@ -129,17 +130,17 @@ fn open_gates_admit_the_run() {
         busy(1500, 1500),
         AdmissionFacts { load_per_core: None, ..busy(0, 0) },
     ] {
-        assert_eq!(word(&facts), "admit", "{facts:?}");
+        assert_eq!(decision(&facts), "admit", "{facts:?}");
     }
 }
 
 #[test]
 fn checks_run_in_documented_order() {
     let late = AdmissionFacts { start_by: ago(1), paused_until: ago(-60), ..healthy() };
-    assert!(word(&late).starts_with("skipped: its start deadline"));
+    assert!(decision(&late).starts_with("skipped: its start deadline"));
     let broken =
         AdmissionFacts { preflight: Some((Class::Auth, "no key".into())), ..busy(9000, 1) };
-    assert!(word(&broken).starts_with("failed (auth)"));
+    assert!(decision(&broken).starts_with("failed (auth)"));
 }
 
 #[test]
@@ -150,13 +151,13 @@ fn manual_run_skips_gates_but_not_checks() {
         streak: Streak { failures: 9, started: 9, ..Streak::default() },
         ..healthy()
     };
-    assert_eq!(word(&facts), "admit");
+    assert_eq!(decision(&facts), "admit");
     facts.dirty = (0..7).map(|n| format!("ideas/{n}.md")).collect();
-    assert!(word(&facts).contains("ideas/4.md and 2 more"));
+    assert!(decision(&facts).contains("ideas/4.md and 2 more"));
     facts.preflight = Some((Class::Auth, "no key".into()));
-    assert!(word(&facts).starts_with("failed (auth)"));
+    assert!(decision(&facts).starts_with("failed (auth)"));
     facts.free_bytes = 10;
-    assert!(word(&facts).starts_with("failed (environment)"));
+    assert!(decision(&facts).starts_with("failed (environment)"));
 }
 
 #[test]

@@ -15,15 +15,16 @@
 //! ```
 //!
 //! A message is held back for at most half an hour while a run of its job is in progress, because
-//! the run may end the alert. No message is therefore sent about a problem that a tick finds and
-//! solves. The message is also held back for at most five minutes while other runs of the project
-//! are in progress. Messages that wait for one channel at the same time are sent together, with at
-//! most one message in each `window` and none during the quiet hours.
+//! the run may end the alert. If it does, the message is withdrawn. A message is also held back for
+//! at most five minutes while other runs of the project are in progress. Messages that wait for one
+//! channel at the same time are sent together. A channel receives at most one such group in each
+//! `window`, and none during the quiet hours.
 //!
-//! The code that settles a run adds one row to the `news` table in the same transaction. A tick
-//! decides how the news affects the alerts ([`decide`], pure) and writes alerts and messages in one
-//! transaction. A separate process delivers the messages. A job has at most one open alert of each
-//! kind. [`decide`] must never do I/O, read a clock or depend on a channel.
+//! The code that settles an occurrence adds a row to the `news` table in the same transaction if
+//! the outcome may affect alerts. A tick decides how the news affects the alerts ([`decide`], pure)
+//! and writes alerts and messages in one transaction. A separate process delivers the messages. A
+//! job has at most one open alert of each kind. [`decide`] must never do I/O, read a clock or
+//! depend on a channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,7 +59,7 @@ use crate::zones;
 pub enum AlertKind {
     /// A due occurrence ended as failed, timed-out or lost, after its last attempt.
     Failure,
-    /// The schedule no longer starts the job after several failures in a row.
+    /// The job's circuit breaker is open, so the schedule no longer starts the job.
     Breaker,
     /// A scheduled time passed without a run, or a due run is deferred until the user acts.
     Missed,
@@ -67,7 +68,7 @@ pub enum AlertKind {
     /// A host in the job's fleet has not been seen for too long, or the fleet's database has not
     /// answered for too long.
     SilentHost,
-    /// A critical event of the curator awaits a person.
+    /// A critical event of the curator has not been acknowledged yet.
     CriticalEvent,
 }
 
@@ -91,7 +92,8 @@ pub struct AlertRules {
     pub on: BTreeSet<AlertKind>,
     /// Whether users are notified of a recovery.
     pub recovery: bool,
-    /// Minimum time in seconds between two messages about the same open alert.
+    /// Minimum time in seconds between two messages about the same open alert, unless another host
+    /// becomes silent or another critical event is raised.
     pub repeat: i64,
     /// Number of seconds without a success after which a job with a schedule is stale. `None` means
     /// never.
@@ -100,7 +102,7 @@ pub struct AlertRules {
     pub jobs: BTreeMap<String, Option<i64>>,
     /// The names of the channels that receive messages.
     pub channels: Vec<String>,
-    /// Minimum time in seconds between two messages to a channel. Messages that become due within
+    /// Minimum time in seconds between two deliveries to a channel. Messages that become due within
     /// that time are sent together.
     #[serde(default)]
     pub window: i64,
@@ -120,8 +122,8 @@ impl AlertRules {
         own.filter(|_| self.on.contains(&AlertKind::Stale)).map(SignedDuration::from_secs)
     }
 
-    /// Returns the time before which a channel receives no message, if that is after `now`. `last`
-    /// is the time of the last message that the channel accepted.
+    /// Returns the time until which messages to a channel are held back, or `None` if a message may
+    /// be sent now. `last` is the time of the last message that the channel accepted.
     pub fn held_until(&self, last: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
         // A wrong clock may have recorded a time in the future.
         let last = last.filter(|last| *last <= now);
@@ -136,15 +138,15 @@ impl AlertRules {
 /// A job event that can affect the job's alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// An occurrence failed.
+    /// An occurrence failed, timed out or was lost.
     Failed {
         /// Whether the run was started manually, in which case the user sees its result anyway.
         manual: bool,
-        /// Whether the failure opened the circuit breaker, in which case the schedule no longer
-        /// starts the job.
+        /// Whether the circuit breaker is open after the failure, in which case the schedule no
+        /// longer starts the job.
         stopped: bool,
     },
-    /// An occurrence succeeded.
+    /// An occurrence succeeded or was degraded.
     Placed,
     /// Scheduled times passed without a run.
     Missed {
@@ -232,8 +234,8 @@ pub fn decide(
                 let further = matches!(news, News::Found { since, .. }
                     if since > one.reported && since <= now);
                 // The check for stale jobs runs every hour, each tick finds a silent host or an
-                // event again, and a blocked run is deferred every few minutes. The same result
-                // therefore does not count as another problem.
+                // event again, and a blocked run is deferred every few minutes. Such a repetition
+                // is therefore not another problem.
                 let repeats = matches!(news, News::Stale | News::Blocked | News::Found { .. });
                 if !repeats || long_ago || further {
                     let tell = wanted && (long_ago || further) && !one.silenced;
@@ -250,7 +252,7 @@ pub fn decide(
 const BACKOFF: [i64; 7] = [60, 300, 900, 3600, 7200, 14_400, 28_800];
 
 /// Returns the time of the next attempt for a message after `tries` attempts, the last of which was
-/// at `now`. Returns `None` if no attempts are left.
+/// at `now`. Returns `None` if no attempts are left or if `tries` is 0.
 pub fn next_try(tries: u32, now: Timestamp) -> Option<Timestamp> {
     let wait = BACKOFF.get(usize::try_from(tries).ok()?.checked_sub(1)?)?;
     Some(now.saturating_add(SignedDuration::from_secs(*wait)).unwrap_or(now))
@@ -261,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kind_names_are_unique() {
+    fn kind_names_parse_back() {
         for kind in AlertKind::VARIANTS {
             assert_eq!(kind.as_str().parse(), Ok(*kind));
         }
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_hosts_are_one_alert() {
+    fn silent_hosts_share_one_alert() {
         let at = |minute: i64| Timestamp::from_second(minute * 60).unwrap();
         let on = BTreeSet::from([AlertKind::SilentHost, AlertKind::Failure]);
         let rules = AlertRules { on, recovery: true, repeat: 3600, ..AlertRules::default() };
@@ -287,11 +289,12 @@ mod tests {
         let end = |kind| [AlertAction::End { kind, tell: true }];
         assert_eq!(decide(&open, News::Gone(kind), &rules, at(9)), end(kind));
         assert_eq!(decide(&open, News::Placed, &rules, at(9)), end(AlertKind::Failure));
-        assert_eq!(decide(&[], silent(5), &AlertRules::default(), at(5)), [], "it is disabled");
+        let none = decide(&[], silent(5), &AlertRules::default(), at(5));
+        assert_eq!(none, [], "the kind of alert is disabled");
     }
 
     #[test]
-    fn window_and_quiet_hours_hold_messages() {
+    fn window_and_quiet_hours_delay_messages() {
         let at = |text: &str| -> Timestamp { format!("2026-11-21T{text}:00Z").parse().unwrap() };
         let time = |hour| jiff::civil::Time::constant(hour, 0, 0, 0);
         let rules = AlertRules {

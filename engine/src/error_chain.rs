@@ -1,4 +1,4 @@
-//! Formats an error and its causes as a single line, for the database and the terminal.
+//! Formats errors and their causes for the database and the terminal.
 
 use std::error::Error;
 use std::io;
@@ -60,21 +60,21 @@ mod tests {
     struct OuterError(#[source] std::io::Error);
 
     #[test]
-    fn causes_are_not_repeated() {
+    fn causes_follow_the_error() {
         let error = OuterError(std::io::Error::other("wet paper"));
         assert_eq!(whole(&error), "cannot read the map: wet paper");
     }
 
     #[test]
     fn error_numbers_are_removed() {
-        for (said, reported) in [
+        for (text, expected) in [
             ("a: No such file (os error 2)", "a: No such file"),
             ("No (os error 2); yes (os error 13)!", "No; yes!"),
             ("as it is (os error x)", "as it is (os error x)"),
             (" (os error ", " (os error "),
             ("", ""),
         ] {
-            assert_eq!(plain(said), reported);
+            assert_eq!(plain(text), expected);
         }
         let refused = io::Error::from_raw_os_error(111);
         assert!(!error_chain(&refused).contains("os error"), "{}", error_chain(&refused));

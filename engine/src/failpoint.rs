@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 
-/// How many more calls to [`reach`] (`ACTS`) and [`before`] (`STEPS`) this process survives.
-/// Negative numbers mean no limit.
+/// Number of calls to [`reach`] that this process still survives. A negative number means no limit.
 static ACTS: AtomicI64 = AtomicI64::new(-1);
+/// The same number for calls to [`before`].
 static STEPS: AtomicI64 = AtomicI64::new(-1);
 
 thread_local! {
-    /// How many more commits succeed on this thread. `None` means no limit.
+    /// Number of commits that still succeed on this thread. `None` means no limit.
     static COMMITS: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -39,7 +39,8 @@ pub fn fail_commits_after(count: Option<u32>) {
     COMMITS.set(count);
 }
 
-/// Marks the point before a publication, an import of commits or an atomic write changes the disk.
+/// Marks a point directly before a publication, an import of commits or an atomic write changes the
+/// disk.
 #[inline]
 pub fn reach() {
     if cfg!(feature = "fault-injection") {
@@ -47,7 +48,7 @@ pub fn reach() {
     }
 }
 
-/// Marks the point before a durable step, such as a step of a backup or a setup.
+/// Marks a point directly before a durable step, such as a step of a backup or a setup.
 #[inline]
 pub fn before(what: &str) {
     tracing::debug!(what, "next durable step");

@@ -35,7 +35,7 @@ pub enum FileLockError {
         /// it cannot be read.
         content: String,
     },
-    /// The file could not be used.
+    /// The file could not be opened or locked.
     #[error(transparent)]
     Io(#[from] io::Error),
 }

@@ -37,9 +37,10 @@ pub struct WriteError {
 /// symbolic link at `path` is replaced, not followed.
 ///
 /// # Errors
-/// Returns an error if the temporary file cannot be created, written, synced or renamed. The
-/// existing file is then unchanged. Also returns an error if the folder cannot be synced after the
-/// rename. In that case, the new content may not survive a power cut.
+/// Returns an error if `path` does not name a file, or if the temporary file cannot be created,
+/// written, synced or renamed. The existing file is then unchanged. Also returns an error if the
+/// folder cannot be synced after the rename. In that case, the new content may not survive a power
+/// cut.
 pub fn write_atomic(path: &Path, bytes: &[u8], mode: u32) -> Result<(), WriteError> {
     write(path, bytes, mode).map_err(|source| WriteError { path: path.to_owned(), source })
 }
@@ -68,8 +69,8 @@ fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     sync_folder(folder)
 }
 
-/// Creates a temporary file beside the target. The name contains the process id and a call number.
-/// An existing file with the same name is skipped, never reused.
+/// Creates a temporary file in `folder`. Its name contains the process id and a call number. If a
+/// file with that name exists, the next number is used.
 fn make_temp(folder: &Path, name: &str) -> io::Result<(PathBuf, File)> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
     let stem: String = name.chars().take(40).collect();

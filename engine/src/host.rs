@@ -15,9 +15,9 @@ pub const POWER: &str = "/sys/class/power_supply";
 /// The state of the host's battery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Battery {
-    /// The charge level in percent, or the mean if there are several batteries.
+    /// The charge level in percent, or the mean level if there are several batteries.
     pub percent: u8,
-    /// Whether the host is currently running on battery power.
+    /// Whether any battery is discharging, which means that the host is running on battery power.
     pub discharging: bool,
 }
 
@@ -47,15 +47,15 @@ pub fn battery(folder: &Path) -> Option<Battery> {
     let mut levels: Vec<u32> = Vec::new();
     let mut discharging = false;
     for entry in fs::read_dir(folder).ok()?.flatten() {
-        let word = |name: &str| read_text_proc(entry.path().join(name)).unwrap_or_default();
-        if word("type").trim() != "Battery" || word("scope").trim() == "Device" {
+        let read = |name: &str| read_text_proc(entry.path().join(name)).unwrap_or_default();
+        if read("type").trim() != "Battery" || read("scope").trim() == "Device" {
             continue;
         }
-        let Ok(percent) = word("capacity").trim().parse::<u32>() else {
+        let Ok(percent) = read("capacity").trim().parse::<u32>() else {
             continue;
         };
         levels.push(percent.min(100));
-        discharging |= word("status").trim() == "Discharging";
+        discharging |= read("status").trim() == "Discharging";
     }
     let count = u32::try_from(levels.len()).ok()?;
     let mean = levels.iter().sum::<u32>().checked_div(count)?;

@@ -1,7 +1,7 @@
 //! Ids for projects, occurrences, runs, alerts and messages.
 //!
 //! Each id is a ULID, which sorts by creation time and is unique without a counter. A [`Fence`] is
-//! a counter per job and distinguishes an old run from the current run.
+//! a counter of each job that distinguishes the process in charge of a run from earlier processes.
 
 use std::cell::Cell;
 use std::fmt;
@@ -73,7 +73,8 @@ macro_rules! ulid_id {
                 &self.0
             }
 
-            /// Returns the wall-clock time at which the id was created.
+            /// Returns the wall-clock time at which the id was created, or `None` if that time is
+            /// too late for a [`Timestamp`].
             pub fn at(&self) -> Option<Timestamp> {
                 let id = ulid::Ulid::from_string(self.as_str()).ok()?;
                 Timestamp::from_millisecond(i64::try_from(id.timestamp_ms()).ok()?).ok()
@@ -109,7 +110,7 @@ ulid_id!(
     ProjectId
 );
 ulid_id!(
-    /// The id of one scheduled time or event at which a job was due.
+    /// The id of one scheduled time, event or request for which a job is due.
     OccurrenceId
 );
 ulid_id!(
@@ -125,8 +126,8 @@ ulid_id!(
     MessageId
 );
 
-/// A number that increases with each admitted run of a job. A commit with an older number is
-/// refused, because its run has been taken over.
+/// A number that increases whenever a run of the job is admitted or taken over. A commit with an
+/// older number is refused, because its run has been taken over.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]

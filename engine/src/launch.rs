@@ -13,8 +13,8 @@
 //! appears in arguments or environment variables that other processes can read or set. It remains
 //! the program's parent, adopts orphaned processes, and kills the whole tree when the program exits
 //! or the socket is closed. No process is left behind, even if runner itself is killed. The
-//! program's standard input, output and error are passed on directly, so the launcher copies no
-//! data.
+//! program's standard input, output and error are passed on directly, so the launcher does not copy
+//! their data.
 //!
 //! The launcher must never read a configuration, a home folder or a database, never print, and
 //! never start the program with a weaker sandbox than the plan requires.

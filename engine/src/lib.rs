@@ -1,8 +1,9 @@
 //! The engine that underlies all jobs: schedules, database, admission, locks, budgets, processes
 //! and publication.
 //!
-//! This crate must never run a job itself, depend on a higher-level crate, read the environment or
-//! print. It returns the runs to start, and the `runner` program starts them.
+//! This crate must never run a job itself, depend on a higher-level crate, print, or read the
+//! environment (except `TZ`, in [`zones`]). It returns the runs to start, and the `runner` program
+//! starts them.
 
 #![cfg_attr(
     test,

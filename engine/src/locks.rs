@@ -98,7 +98,8 @@ impl JobLock {
     /// Takes the lock if it is free.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`] with the holder if another process holds the lock.
+    /// Returns [`LockError::Held`] if another process holds the lock, or [`LockError::Io`] if the
+    /// lock file cannot be created, opened or locked.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
         if let Some(folder) = path.parent() {
             let io = |source| LockError::Io { path: path.to_owned(), source };
@@ -131,12 +132,13 @@ impl JobLock {
     }
 
     /// Takes the lock for a run. Fails at once if the lock file names a holder that `at_work`
-    /// confirms. Otherwise, retries for up to five seconds, because recovery also takes the lock
-    /// briefly, and a new run writes its record only after it has taken the lock.
+    /// confirms to be an active run. Otherwise, retries for up to five seconds, because recovery
+    /// also takes the lock briefly, and a new run writes its record only after it has taken the
+    /// lock.
     ///
     /// # Errors
     /// Returns [`LockError::Held`] if an active run holds the lock, or if the lock is still held
-    /// after five seconds.
+    /// after five seconds. Also returns the other errors of [`JobLock::try_take`].
     pub fn take_for_run(
         path: &Path,
         at_work: impl Fn(&LockHolder) -> bool,
@@ -189,13 +191,14 @@ pub struct ContractLock {
 }
 
 impl ContractLock {
-    /// Creates the lock file. `path` must be [`beneath`](crate::files::beneath) the project. A file
-    /// that runner wrote is kept until [`ContractLock::claim`], because only the deciding lock
-    /// shows whether its writer is alive. Another program's file is respected until it is an hour
-    /// old.
+    /// Creates the lock file if none exists. `path` must be [`beneath`](crate::files::beneath) the
+    /// project. An existing file that runner wrote is kept until [`ContractLock::claim`], because
+    /// only the deciding lock shows whether its writer is alive. Another program's file that is at
+    /// least an hour old is also kept until then.
     ///
     /// # Errors
-    /// Returns [`LockError::Foreign`] or [`LockError::Io`].
+    /// Returns [`LockError::Foreign`] if another program's file is less than an hour old, or
+    /// [`LockError::Io`] if the file cannot be inspected or created.
     pub fn take(path: &Path, holder: &LockHolder, now: Timestamp) -> Result<Self, LockError> {
         let io = |source| LockError::Io { path: path.to_owned(), source };
         if let Some(folder) = path.parent() {
@@ -214,7 +217,8 @@ impl ContractLock {
     /// Returns whether a lock file exists that this run may replace. No file is changed.
     ///
     /// # Errors
-    /// Returns the errors of [`ContractLock::take`].
+    /// Returns [`LockError::Foreign`] if another program's file is less than an hour old, or
+    /// [`LockError::Io`] if the file cannot be inspected.
     pub fn inspect(path: &Path, now: Timestamp) -> Result<bool, LockError> {
         let io = |source| LockError::Io { path: path.to_owned(), source };
         match fs::symlink_metadata(path) {
@@ -237,7 +241,8 @@ impl ContractLock {
     }
 
     /// Replaces the lock file of a dead run or another program with this run's file. The caller
-    /// must hold the deciding lock. Returns the previous content if another program wrote it.
+    /// must hold the deciding lock. If another program wrote the previous file, returns its first
+    /// 400 bytes.
     ///
     /// # Errors
     /// Returns [`LockError::Io`] if the file cannot be read or replaced.
@@ -257,8 +262,8 @@ impl ContractLock {
         Ok((!ours(&found)).then_some(found))
     }
 
-    /// Creates the file atomically with its complete content. A partly written file would look like
-    /// another program's file.
+    /// Creates the file atomically with its complete content, because a partly written file would
+    /// be mistaken for another program's file. Keeps an existing file.
     fn create(&self) -> Result<(), LockError> {
         let io = |source| LockError::Io { path: self.path.clone(), source };
         // The name is unpredictable and `create_new` follows no links, so a prepared link cannot
@@ -323,8 +328,8 @@ mod tests {
         first.sign(&holder()).unwrap();
         let error = JobLock::try_take(&path).unwrap_err().to_string();
         assert!(error.starts_with("lock held by PID 7 since 1970"), "{error}");
-        let looked = JobLock::inspect(&path).unwrap_err().to_string();
-        assert_eq!(looked, error, "`inspect` reports the same error");
+        let inspected = JobLock::inspect(&path).unwrap_err().to_string();
+        assert_eq!(inspected, error, "`inspect` reports the same error");
         drop(first);
         assert_eq!(fs::read(&path).unwrap(), b"");
         JobLock::inspect(&path).unwrap();
@@ -333,20 +338,20 @@ mod tests {
     }
 
     #[test]
-    fn lock_without_a_run_is_waited_for() {
+    fn run_waits_for_a_lock_without_active_run() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dream.lock");
-        let mut looker = JobLock::try_take(&path).unwrap();
-        looker.sign(&holder()).unwrap();
+        let mut first = JobLock::try_take(&path).unwrap();
+        first.sign(&holder()).unwrap();
         let held = JobLock::take_for_run(&path, |_| true).unwrap_err();
         assert!(matches!(held, LockError::Held { .. }));
-        // The holder releases the lock at the second check.
-        let looker = std::cell::RefCell::new(Some(looker));
-        let looks = std::cell::Cell::new(0);
+        // The first lock is released during the second check.
+        let first = std::cell::RefCell::new(Some(first));
+        let checks = std::cell::Cell::new(0);
         let taken = JobLock::take_for_run(&path, |_| {
-            looks.set(looks.get() + 1);
-            if looks.get() == 2 {
-                looker.take();
+            checks.set(checks.get() + 1);
+            if checks.get() == 2 {
+                first.take();
             }
             false
         });

@@ -67,7 +67,7 @@ pub enum Class {
 pub enum Outcome {
     /// The declared artifacts exist and are valid.
     Succeeded,
-    /// Useful artifacts are in place, but not all that were requested.
+    /// Useful artifacts are in place, but some of the requested artifacts are missing.
     Degraded {
         /// The missing part, and the reason.
         why: String,
@@ -84,7 +84,7 @@ pub enum Outcome {
         /// The deadline that passed, and the operation that was in progress.
         why: String,
     },
-    /// A user, a shutdown or a later scheduled time cancelled the run.
+    /// A user, a shutdown, a later scheduled time or a restore cancelled the run.
     Cancelled {
         /// The user or event that cancelled the run.
         why: String,
@@ -102,8 +102,8 @@ pub enum Outcome {
         #[serde(default)]
         reason: SkipReason,
     },
-    /// The job cannot run yet. The occurrence remains open for another attempt, except for a manual
-    /// run without a key.
+    /// The job cannot run yet. The occurrence remains open for another attempt, unless the run is
+    /// manual, has no key and belongs to no night.
     Deferred {
         /// The earliest start time for the next attempt.
         until: Timestamp,
@@ -150,9 +150,9 @@ pub enum SkipReason {
     Busy,
     /// The start deadline had passed.
     Late,
-    /// The circuit breaker is open.
+    /// The job's circuit breaker is open.
     Stopped,
-    /// The job that this one follows did not succeed.
+    /// The run that this one follows did not succeed or did no work.
     Unfollowed,
     /// The database was restored from a backup, and it is unknown whether the occurrence ran.
     Restored,
@@ -165,7 +165,7 @@ impl SkipReason {
         matches!(self, Self::Idle | Self::Interval)
     }
 
-    /// Returns the human-readable name of the reason.
+    /// Returns the name of the reason in reports.
     pub fn as_str(self) -> &'static str {
         self.into_str()
     }
@@ -286,14 +286,14 @@ impl fmt::Display for Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Exit {
-    /// The command succeeded, or the run was degraded or skipped.
+    /// The command succeeded, or the run was degraded, skipped or, where this is normal, deferred.
     Done = 0,
     /// A run failed, timed out or was lost, scheduled times were missed, a guard refused an action,
     /// or a check found a problem.
     Failed = 1,
     /// The command line was wrong.
     Usage = 2,
-    /// Input data was invalid.
+    /// Input data was invalid, or a named item does not exist.
     Data = 65,
     /// A dependency is not installed, rate-limited or unreachable.
     Unavailable = 69,

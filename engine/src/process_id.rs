@@ -1,4 +1,4 @@
-//! Identifies a process, even after its process id is reused.
+//! Identifies a process, even if its process id is reused later.
 //!
 //! The identity is intended for diagnostics and for finding dead processes. It must never be used
 //! as a lock.
@@ -22,13 +22,13 @@ pub struct ProcessIdentity {
 }
 
 impl ProcessIdentity {
-    /// Returns the identity of this process.
+    /// Returns the identity of the calling process.
     pub fn me() -> Self {
         Self::of(std::process::id())
     }
 
-    /// Returns the identity of process `pid`, which must be this process or a child that has not
-    /// been reaped.
+    /// Returns the identity of process `pid`, which must be the calling process or a child that has
+    /// not been reaped.
     pub fn of(pid: u32) -> Self {
         Self {
             pid,
@@ -37,14 +37,15 @@ impl ProcessIdentity {
         }
     }
 
-    /// Returns whether this process is still alive.
+    /// Returns whether the identified process is still alive.
     pub fn is_alive(&self) -> bool {
         Some(&self.boot) == tree::boot_id().as_ref() && tree::is_alive(self.pid, self.start)
     }
 
     /// Sends a signal to this exact process. Returns a descriptor that becomes readable when the
-    /// process exits, or `None` if the process no longer exists. The descriptor is opened before
-    /// the process is checked, so the signal cannot reach another process that reuses the id.
+    /// process exits, or `None` if the process no longer exists or no descriptor can be opened. The
+    /// descriptor is opened before the process is checked, so the signal cannot reach another
+    /// process that reuses the id.
     pub fn signal(&self, signal: Signal) -> Option<OwnedFd> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw)?;
         let handle = rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()?;

@@ -20,7 +20,7 @@ use crate::store::JobId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueuedRun {
     pub run: RunId,
-    /// The run's job. A job never has two runs at the same time.
+    /// The run's job. A job never has two live runs at the same time.
     pub job: JobId,
     /// The run's concurrency group.
     pub group: String,
@@ -64,7 +64,8 @@ impl Default for QueueGroup {
     }
 }
 
-/// Chooses the runs in `waiting` to start, by priority, then by age, then by input order.
+/// Chooses the runs in `waiting` that start or expire. Runs start by priority, then by age, then by
+/// input order.
 pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> Choice {
     waiting.sort_by(|a, b| b.priority.cmp(&a.priority).then(a.due.cmp(&b.due)));
     let mut jobs: BTreeSet<JobId> = live.iter().map(|live| live.job).collect();
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_of_a_job_start_in_order() {
+    fn a_job_starts_one_run_at_a_time() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
         let live = [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1 }];

@@ -53,13 +53,13 @@ pub struct RecordedArtifact {
 pub struct RecordingData {
     /// The reads, in order.
     pub reads: Vec<RecordedRead>,
-    /// The staged artifacts, in order.
+    /// The artifacts that the run staged or removed, in order.
     pub made: Vec<RecordedArtifact>,
     /// The content of all reads and artifacts, by digest.
     pub contents: BTreeMap<Digest, Vec<u8>>,
-    /// The total size in bytes, including dropped data.
+    /// The total size of the recorded data in bytes, including data that was dropped later.
     pub bytes: u64,
-    /// Whether the recording exceeded its cap and its reads were dropped.
+    /// Whether the recording exceeded its cap, so that its reads and contents were dropped.
     pub over: bool,
 }
 
@@ -188,7 +188,8 @@ impl InputRecording {
     /// repeatedly, because reading an unchanged input again gives the same answer.
     ///
     /// # Errors
-    /// Returns an error if the recorded run never asked the question.
+    /// Returns an error if the recording has no answer to the question. The question is then added
+    /// to the unanswered questions.
     pub fn recall(&self, input: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
         let missing = || UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         let shared = self.0.as_ref().ok_or_else(missing)?;
@@ -216,7 +217,7 @@ impl InputRecording {
     ///
     /// # Errors
     /// Returns the errors of `ask`. During a replay, returns an error if the recording has no
-    /// answer.
+    /// usable answer.
     pub fn through<T, E>(
         &self,
         input: &str,
@@ -271,7 +272,7 @@ impl InputRecording {
         self.0.as_ref().map(|shared| shared.data().clone()).unwrap_or_default()
     }
 
-    /// Returns the questions that had no answer during a replay.
+    /// Returns the questions that had no usable answer during a replay.
     pub fn missing(&self) -> Vec<UnrecordedInput> {
         let Some(shared) = &self.0 else {
             return Vec::new();
@@ -286,7 +287,8 @@ impl Shared {
         self.data.lock().expect("no thread panics while it holds the data")
     }
 
-    /// Adds to the recording's size, and stores `content` unless the cap is exceeded.
+    /// Adds `more` and the length of new content to the recording's size. Stores `content` unless
+    /// the cap is exceeded, and returns its digest.
     fn keep(
         &self,
         data: &mut RecordingData,

@@ -5,10 +5,10 @@
 //!   └────────────── dropped ───────────────┴──> staging folder remains; recovery discards it
 //! ```
 //!
-//! A job names paths beneath a root. The scope accepts paths under an allowed prefix and writes the
-//! new content to staging. The kernel resolves all paths beneath the root, without following links
-//! or crossing mounts. The scope must never write to a target, follow a link, or take a prefix from
-//! a model or a repository.
+//! A job names paths beneath a root. The scope accepts changes only to paths under an allowed
+//! prefix, and writes the new content to staging. The kernel resolves all paths beneath the root,
+//! without following links or crossing mounts. The scope must never write to a target, follow a
+//! link, or accept a prefix from a model or a repository.
 
 use std::io;
 use std::path::Path;
@@ -207,7 +207,8 @@ impl Scope {
     /// exist.
     ///
     /// # Errors
-    /// Returns `Path`, `NotAFile`, `TooLong`, `Fs`, or `Recorded` during a replay.
+    /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`. During a replay, returns `Path`, `Fs` or
+    /// `Recorded`.
     pub fn inspect(
         &self,
         path: &str,
@@ -248,8 +249,8 @@ impl Scope {
         laid.map_err(|error| FsError::new("write", path, error))
     }
 
-    /// Returns true if an entry exists at the path, or if that cannot be determined. A link is
-    /// an entry.
+    /// Returns true if an entry exists at the path, or if that cannot be determined. A link is an
+    /// entry. Returns false if the path is invalid.
     pub fn is_there(&self, path: &str) -> bool {
         self.is(path, "something", |found| !matches!(found, Ok(None)))
     }
@@ -307,8 +308,8 @@ impl Scope {
     /// Reads a file of at most `limit` bytes anywhere beneath the root.
     ///
     /// # Errors
-    /// Returns `Path`, `NotAFile`, `TooLong`, `Fs`, or `Recorded` during a replay. A missing file
-    /// is an `Fs` error.
+    /// Returns `Path`, `NotAFile`, `TooLong` or `Fs`. During a replay, returns `Path`, `Fs` or
+    /// `Recorded`. A missing file is an `Fs` error.
     pub fn read(&self, path: &str, limit: u64) -> Result<Vec<u8>, ScopeError> {
         if self.recording.replays() {
             return self.recalled(&RelPath::new(path)?);
@@ -386,7 +387,8 @@ impl Scope {
         Ok(path)
     }
 
-    /// Returns the digest of the target's content, and the permission bits for its new version.
+    /// Returns the digest of the target's content, or `None` if the target does not exist, and the
+    /// permission bits for its new version.
     fn examine(&self, path: &RelPath) -> Result<(Option<Digest>, u32), ScopeError> {
         let regular = self.regular(path)?;
         if self.fs.device(path)? != self.fs.device(&self.staging)? {

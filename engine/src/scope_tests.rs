@@ -1,4 +1,5 @@
-//! Tests that paths from a model or a repository cannot escape a scope.
+//! Tests that a scope refuses paths that escape it, limits the size of reads, checks expectations
+//! and keeps file modes.
 
 use std::fs;
 use std::hint;
@@ -241,7 +242,7 @@ fn expectations_are_checked() {
 }
 
 #[test]
-fn a_target_changed_after_staging_is_left_alone() {
+fn a_target_changed_after_staging_is_kept() {
     let yard = Yard::new();
     let old = yard.root().join("dreams/old.md");
     let mut scope = yard.scope();
@@ -259,7 +260,7 @@ fn a_target_changed_after_staging_is_left_alone() {
 }
 
 #[test]
-fn swapped_folder_never_leads_outside() {
+fn swapped_folder_cannot_redirect_writes() {
     let yard = Yard::new();
     let root = yard.root();
     let outside = yard.folder.path().join("outside");

@@ -8,9 +8,9 @@
 //!                                        └──> Tick { start, end }
 //! ```
 //!
-//! The daemon, host timers and users all call [`tick`]. An occurrence is recorded only once,
-//! regardless of the number of calls. The cost of a call grows with the number of due and
-//! unsettled items. This module must never start a process itself.
+//! The daemon, host timers and users can all start ticks. An occurrence is recorded only once,
+//! regardless of the number of ticks. The cost of a tick grows with the number of due jobs and
+//! unsettled runs. This module must never start a process itself.
 
 use std::collections::BTreeMap;
 
@@ -196,7 +196,8 @@ fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>),
     Ok((due, missed))
 }
 
-/// Returns all scheduled times up to `until` as one missed stretch, and the next scheduled time.
+/// Returns all scheduled times up to `until` as one missed stretch, and the new watermark and next
+/// scheduled time as a [`Due`] in which no scheduled time is left to run.
 pub(crate) fn passed_over(
     schedule: &Schedule,
     watermark: Timestamp,

@@ -40,7 +40,8 @@ impl Clock {
     /// Reads both clocks.
     ///
     /// # Errors
-    /// Returns an error only for a [`Clock::File`] whose file is missing or contains no valid time.
+    /// Returns an error only for a [`Clock::File`] whose file cannot be read or does not have the
+    /// expected format.
     #[allow(clippy::disallowed_methods, reason = "the only place that reads the wall clock")]
     pub fn read(&self) -> Result<ClockReading, ClockError> {
         let boot = boot_time();
@@ -71,10 +72,10 @@ pub fn boot_time() -> Duration {
     Duration::new(seconds, u32::try_from(spec.tv_nsec).unwrap_or(0))
 }
 
-/// Maximum gap between two readings that does not count as sleep or suspension.
+/// A longer gap between two readings means that the host slept or the process was suspended.
 const SLEPT: Duration = Duration::from_secs(30);
-/// Minimum difference between the advances of the two clocks at which the wall clock counts as set.
-/// Slewing changes the wall clock far more slowly.
+/// If the advances of the two clocks differ by at least this much, the wall clock was set. Slewing
+/// changes the wall clock far more slowly.
 const SET: SignedDuration = SignedDuration::from_secs(2);
 
 /// A change between two clock readings in one process.

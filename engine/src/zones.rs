@@ -68,7 +68,8 @@ pub fn system_name() -> String {
     system().iana_name().unwrap_or("UTC").to_owned()
 }
 
-/// Returns the name of the zone to which the host's local-time link points.
+/// Returns the name of the zone to which the host's local-time link points, or `None` if the target
+/// is not a zone file.
 fn of_link(target: &Path) -> Option<String> {
     let (_, name) = target.to_str()?.split_once("/zoneinfo/")?;
     is_plain(name).then(|| name.to_owned())
@@ -82,8 +83,8 @@ fn read(name: &str) -> Option<TimeZone> {
     TimeZone::tzif(name, &bytes).ok()
 }
 
-/// Returns whether the name contains only characters allowed in zone names, which keeps its path
-/// inside the folder.
+/// Returns whether each part of the name is non-empty and contains only characters allowed in zone
+/// names. The path of such a name is inside the folder.
 fn is_plain(name: &str) -> bool {
     let is_part = |part: &str| {
         !part.is_empty()
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zones_are_those_of_jiff() {
+    fn zones_match_those_of_jiff() {
         let instants = [-2_000_000_000, 0, 1_775_000_000, 1_793_500_000, 4_000_000_000];
         for name in
             ["Europe/Berlin", "America/New_York", "Etc/UTC", "Etc/GMT+5", "US/Eastern", "EST"]
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_no_zones_are_refused() {
+    fn unknown_zone_names_are_refused() {
         for name in [
             "",
             "Mars/Olympus",
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn link_of_the_local_time_names_a_zone() {
+    fn local_time_link_names_a_zone() {
         let name = |target: &str| of_link(Path::new(target));
         assert_eq!(name("/usr/share/zoneinfo/Etc/UTC").as_deref(), Some("Etc/UTC"));
         assert_eq!(name("../var/db/timezone/zoneinfo/Asia/Tokyo").as_deref(), Some("Asia/Tokyo"));

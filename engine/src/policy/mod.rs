@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::digest::Digest;
 pub use retry::retryable;
 
-/// Maximum number of waiting scheduled times per job. Additional scheduled times are skipped.
+/// Maximum number of a job's scheduled times that are waiting or in progress under
+/// [`Overlap::Queue`]. Additional scheduled times are skipped.
 pub const QUEUE: u32 = 100;
 /// The group for jobs that do not specify one.
 pub const DEFAULT_GROUP: &str = "default";
@@ -41,7 +42,7 @@ pub struct Policy {
     /// One-minute load average per core, in thousandths, above which the job waits. `None` sets no
     /// limit.
     pub max_load: Option<u32>,
-    /// The group that limits the number of concurrent jobs.
+    /// The job's concurrency group.
     pub group: ConcurrencyGroup,
     /// The job's priority among waiting jobs. Higher values start first.
     pub priority: i32,
@@ -74,11 +75,12 @@ pub struct CatchUp {
     pub stagger: SignedDuration,
 }
 
-/// The missed scheduled times that are run.
+/// The late scheduled times for which a job still runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CatchUpScope {
-    /// Only a scheduled time that is not late at all.
+    /// None. The job runs only for a scheduled time that is on time (see
+    /// [`ON_TIME`](crate::schedule::ON_TIME)).
     None,
     /// Only the most recent missed scheduled time.
     Last,
@@ -118,7 +120,7 @@ pub struct ConcurrencyGroup {
 /// Settings for retries after a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Retry {
-    /// Number of attempts after the first attempt.
+    /// Maximum number of attempts after the first attempt.
     pub count: u32,
     /// Maximum wait before each retry. The last value applies to all later retries.
     pub backoff: Vec<SignedDuration>,
@@ -179,7 +181,7 @@ mod tests {
     #[test]
     fn stagger_is_spread_and_deterministic() {
         let catch_up = CatchUp::default();
-        let mut places: Vec<i128> = (0..600)
+        let mut waits: Vec<i128> = (0..600)
             .map(|n| {
                 let salt = format!("project/job{n}");
                 let wait = catch_up.stagger_of(&salt);
@@ -188,8 +190,8 @@ mod tests {
                 wait.as_millis()
             })
             .collect();
-        places.sort_unstable();
-        let widest = places.windows(2).map(|pair| pair[1] - pair[0]).max();
+        waits.sort_unstable();
+        let widest = waits.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(widest < Some(3_000), "{widest:?}");
         let none = CatchUp { stagger: SignedDuration::ZERO, ..catch_up };
         assert_eq!(none.stagger_of("project/job1"), SignedDuration::ZERO);

@@ -16,7 +16,7 @@ use crate::digest::Digest;
 /// Maximum wait for a reset time reported by the provider. No provider's limit lasts longer than a
 /// week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
-/// Period over which the next requests of jobs that wait for the same reset are spread.
+/// Period over which the next requests of jobs that are waiting for the same reset are spread.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
 /// The first wait if the provider reported no usable time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
@@ -30,12 +30,12 @@ pub const MOST: u32 = 24;
 pub struct Wake {
     /// The earliest time of the next request.
     pub until: Timestamp,
-    /// A remark for the report if the provider's reset time was missing or not used.
+    /// A remark for the report if the provider reported no reset time or the time was not used.
     pub remark: Option<String>,
 }
 
 /// Returns the time of the next request after the `streak`th consecutive refusal, which occurred at
-/// `now`.
+/// `now`. `said` is the reset time that the provider reported, if any.
 pub fn wake(said: Option<Timestamp>, streak: u32, now: Timestamp) -> Wake {
     let after = |wait| now.saturating_add(wait).unwrap_or(Timestamp::MAX);
     let latest = after(LONGEST);

@@ -30,8 +30,8 @@ impl Retry {
     }
 }
 
-/// Returns whether another attempt might succeed without human intervention. Lost runs have their
-/// own rule in [`crate::recover`].
+/// Returns whether an outcome is retried, because another attempt might succeed without human
+/// intervention. Lost runs have their own rule in [`crate::recover`].
 pub fn retryable(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::TimedOut { .. } => true,

@@ -1,5 +1,5 @@
-//! Cron expressions as in Debian's cron: five fields, names, nicknames such as `@daily`, and the
-//! extensions `L`, `W` and `#`.
+//! Cron expressions as in Debian's cron (five fields, names, and nicknames such as `@daily`), with
+//! the extensions `L`, `W` and `#`.
 //!
 //! croner parses an expression and reports the days that it matches. The module `zoned` applies the
 //! zone's transitions, because croner itself follows elapsed time for a list of fixed hours and
@@ -55,7 +55,7 @@ struct CronPlan {
 }
 
 impl Cron {
-    /// Returns the first scheduled time strictly after `after` in `zone`.
+    /// Returns the first scheduled time strictly after `after` in `zone`, if there is one.
     pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
         if self.plan.elapsed {
             zoned::next_elapsed(&*self.plan, zone, after)

@@ -43,7 +43,7 @@ impl Schedule {
 impl Cron {
     /// Describes the scheduled times as part of a sentence.
     pub fn describe(&self) -> String {
-        // The expression has already been parsed, so this cannot fail.
+        // Parsing does not fail, because the expression was parsed before.
         let fields = spelled(&self.to_string()).and_then(|text| Fields::read(&text));
         let Ok(fields) = fields else {
             return format!("at the scheduled times of {self}");
@@ -88,11 +88,11 @@ fn time(fields: &Fields) -> (String, bool) {
         [FieldItem::All { step }] if 60 % step == 0 => format!("every {step} minutes"),
         items => format!("at {}", clock("minute", items)),
     };
-    let word = if minutes.starts_with("every") { "of" } else { "past" };
+    let joint = if minutes.starts_with("every") { "of" } else { "past" };
     let hours = match hour.as_slice() {
-        [FieldItem::All { step: 1 }] if word == "of" => String::new(),
+        [FieldItem::All { step: 1 }] if joint == "of" => String::new(),
         [FieldItem::All { step: 1 }] => " past every hour".to_owned(),
-        items => format!(" {word} {}", clock("hour", items)),
+        items => format!(" {joint} {}", clock("hour", items)),
     };
     (minutes + &hours, false)
 }

@@ -63,7 +63,7 @@ const MONTHS: [&str; 12] =
     ["JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"];
 const WEEKDAYS: [&str; 7] = ["SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"];
 
-/// Returns the expression's five fields in upper case, with nicknames expanded.
+/// Returns the expression's five fields in upper case, with a nickname expanded.
 pub(super) fn spelled(text: &str) -> Result<String, String> {
     let text = text.trim();
     if text.starts_with('@') {
@@ -74,7 +74,7 @@ pub(super) fn spelled(text: &str) -> Result<String, String> {
                 Err("the start of the host is not a calendar time".to_owned())
             }
             None => Err(format!(
-                "there is no nickname {text}; the known nicknames are {}",
+                "the nickname {text} is unknown; the known nicknames are {}",
                 NICKNAMES.map(|(name, _)| name).join(", ")
             )),
         };
@@ -147,7 +147,7 @@ fn read(kind: FieldKind, text: &str) -> Result<Vec<FieldItem>, String> {
 
 fn item(kind: FieldKind, part: &str) -> Result<FieldItem, String> {
     if part.is_empty() {
-        return Err("there is nothing between the commas".to_owned());
+        return Err("an item of the list is empty".to_owned());
     }
     if let Some((values, step)) = part.split_once('/') {
         let step = number(step).filter(|step| *step > 0);

@@ -1,9 +1,9 @@
 //! Computes when a job is due.
 //!
 //! Wall-clock triggers follow their zone's calendar. A time that a spring gap skips is due once, at
-//! the end of the gap. A time that is repeated in autumn is due once, in its first pass. Intervals
-//! follow elapsed time, and so do cron expressions whose minute or hour field begins with `*`. This
-//! module must never read a clock.
+//! the end of the gap. A time that is repeated in autumn is due once, the first time that the clock
+//! shows it. Intervals follow elapsed time, and so do cron expressions whose minute or hour field
+//! begins with `*`. This module must never read a clock.
 
 pub mod cron;
 mod describe;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use cron::{BadCron, Cron};
 use occurrences::{DailyTime, ScheduledTimes};
 
-/// Maximum delay at which a start still counts as on time. Host timers fire every 15 minutes.
+/// Maximum delay of a start that is on time. Host timers fire every 15 minutes.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 
 /// The condition that makes a job due.
@@ -55,7 +55,7 @@ pub struct After {
 pub enum On {
     /// Only runs that published artifacts, including degraded runs.
     Success,
-    /// Runs that did work, including failed runs. Skipped and deferred runs do not count.
+    /// All finished runs, including failed and cancelled runs, but not skipped or deferred runs.
     End,
 }
 
@@ -81,11 +81,11 @@ pub struct UnknownZone(pub String);
 pub struct Due {
     /// The scheduled times for which the job runs now, in ascending order.
     pub fire: Vec<Timestamp>,
-    /// The scheduled times for which the job does not run.
+    /// The scheduled times for which the job does not run, if there are any.
     pub missed: Option<Missed>,
     /// The new watermark: all scheduled times up to here are handled.
     pub watermark: Timestamp,
-    /// The first scheduled time after `now`.
+    /// The first scheduled time after `now`, if there is one.
     pub next: Option<Timestamp>,
 }
 
@@ -104,8 +104,8 @@ impl Schedule {
         Self { trigger: Trigger::Manual, zone: "UTC".to_owned(), night: None }
     }
 
-    /// Returns the first time strictly after `after` at which the trigger is due. Intervals start
-    /// at `anchor`.
+    /// Returns the first scheduled time strictly after `after`, or `None` if there is none.
+    /// Intervals start at `anchor`.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.
@@ -117,8 +117,8 @@ impl Schedule {
         Ok(self.times(anchor)?.next_after(after))
     }
 
-    /// Counts the scheduled times in `(after, until]`. The cost depends on the number of days in
-    /// the period, not on the number of scheduled times.
+    /// Counts the scheduled times in `(after, until]`. Intervals start at `anchor`. The cost
+    /// depends on the number of days in the period, not on the number of scheduled times.
     ///
     /// # Errors
     /// Returns an error if the zone is unknown.

@@ -1,8 +1,9 @@
 //! The scheduled times of one trigger in its zone.
 //!
 //! The cost of a query depends on the number of days in the period and on the number of times
-//! returned, not on how often the trigger is due. Even the schedule of a job that is due every second
-//! is cheap to evaluate after the machine has been suspended for a year. This module must never decide whether a job runs at a scheduled time.
+//! returned, not on how often the trigger is due. Even the schedule of a job that is due every
+//! second is cheap to evaluate after the machine has been suspended for a year. This module must
+//! never decide whether a job runs at a scheduled time.
 
 use std::collections::VecDeque;
 
@@ -27,7 +28,7 @@ pub(super) enum ScheduledTimes<'a> {
 pub(super) struct DailyTime(pub Time);
 
 impl ScheduledTimes<'_> {
-    /// Returns the first scheduled time strictly after `after`.
+    /// Returns the first scheduled time strictly after `after`, if there is one.
     pub(super) fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::Never => None,
@@ -58,12 +59,13 @@ impl ScheduledTimes<'_> {
         }
     }
 
-    /// Returns the newest `most` scheduled times in `(after, until]`, in ascending order.
+    /// Returns at most `most` scheduled times in `(after, until]`, the newest ones, in ascending
+    /// order.
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
-        // The span doubles until it contains enough scheduled times. For a trigger that is due at most
-        // once a minute, the search therefore covers at most about twice as many as wanted.
+        // The span doubles until it contains enough scheduled times. For a trigger that is due at
+        // most once a minute, the search therefore covers at most about twice as many as wanted.
         let from = loop {
             let from = until.checked_sub(span).unwrap_or(after).max(after);
             if from == after || self.count(from, until) >= most as u64 {

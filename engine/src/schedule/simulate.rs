@@ -1,4 +1,5 @@
-//! Simulates a period of time and reports which scheduled times run, are caught up or are missed.
+//! Simulates a period of time and reports for which scheduled times the jobs run on time, run late
+//! or do not run.
 //!
 //! The simulation jumps from each scheduled time to the next tick, and calls [`Schedule::due`] as a
 //! real tick does. It assumes that every run succeeds and takes no time. It must never read a clock

@@ -41,7 +41,7 @@ pub struct Enter<'a> {
 pub enum Admission {
     /// The run may start now.
     Admitted(Admitted),
-    /// The run may not start. Its occurrence has this outcome.
+    /// The run may not start and has been settled with this outcome.
     Declined(Outcome),
 }
 
@@ -71,7 +71,7 @@ impl Admitted {
     pub fn night(&self) -> Option<NightId> {
         self.night
     }
-    /// Returns whether the user requested the run and is waiting for it.
+    /// Returns whether the origin of the run's occurrence is [`Origin::Manual`].
     pub fn manual(&self) -> bool {
         self.manual
     }
@@ -83,7 +83,7 @@ impl Admitted {
     pub fn reserved(&self) -> Amounts {
         self.reserved
     }
-    /// Returns the time by which the run must end, measured since the machine booted.
+    /// Returns the time by which the run must end, measured from the machine's boot.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
@@ -106,8 +106,8 @@ impl Store {
     /// the deciding lock.
     ///
     /// # Errors
-    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if another process has already
-    /// admitted or settled the run.
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if the run is not in the
+    /// requested state, for example because another process has admitted or settled it.
     pub fn admit(&mut self, enter: &Enter<'_>) -> Result<Admission> {
         self.write(|tx| {
             let waiting = runs::requested(tx, enter.run)?

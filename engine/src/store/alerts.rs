@@ -1,8 +1,9 @@
 //! Reads and writes the news and alert rows.
 //!
-//! Settling a run only adds a news row with [`note`]. [`Store::digest`] reads these rows, decides
-//! with [`decide`], and writes alerts and messages in one transaction. Each row is therefore
-//! digested exactly once, even if a process dies. This module must never deliver a message.
+//! Settling an occurrence only adds a news row with [`note`]. [`Store::digest`] reads these rows,
+//! decides with [`decide`], and writes alerts and messages, all in one transaction. Each row is
+//! therefore digested exactly once, even if a process dies. This module must never deliver a
+//! message.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +35,7 @@ pub struct AlertRow {
     pub last: Timestamp,
     /// The number of times that the problem has occurred.
     pub count: u32,
-    /// The last run affected by the problem.
+    /// The last run affected by the problem, if the problem has affected any run.
     pub run: Option<RunId>,
     /// The redacted reason for the most recent occurrence of the problem.
     pub why: String,
@@ -196,7 +197,7 @@ impl Store {
     }
 
     /// Raises or continues the alerts for the problems in `found`, whose `kind` does not concern
-    /// runs. Ends the open alerts of this kind that belong to other jobs.
+    /// runs. Ends the open alerts of this kind for all other jobs.
     pub fn watch_problems(
         &mut self,
         kind: AlertKind,
@@ -292,8 +293,8 @@ impl Store {
         })
     }
 
-    /// Silences an open alert, so no more messages about the alert are sent. Returns `false` if the
-    /// alert has ended or is already silenced.
+    /// Silences an open alert, so that no more messages about the alert are sent. Returns `false`
+    /// if the alert has ended or is already silenced.
     pub fn silence(&mut self, alert: &AlertId, who: &str, now: Timestamp) -> Result<bool> {
         self.write(|tx| silence(tx, alert, who, now))
     }

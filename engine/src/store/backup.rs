@@ -87,7 +87,7 @@ impl Store {
                 Ok(copy)
             });
         failpoint::before("remove the draft of the copy");
-        let _gone_or_in_the_way_of_nobody = fs::remove_file(&draft);
+        let _may_remain = fs::remove_file(&draft);
         let copy = done?;
         sync_folder_of(target).map_err(cannot)?;
         failpoint::before("note the copy");

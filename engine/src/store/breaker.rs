@@ -1,7 +1,8 @@
-//! Counts a job's consecutive failures since its last success, and records manual resets.
+//! Counts a job's consecutive failures since its last success, and records manual resets. Only the
+//! job's last 50 runs that succeeded or failed are read.
 //!
-//! A reset deletes nothing. It records the id of the job's last finished run, and the failures up
-//! to that run no longer count. That run is never pruned.
+//! A reset deletes nothing. It records the id of the job's last run that succeeded or failed, and
+//! the failures up to that run no longer count. That run is never pruned.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +24,8 @@ pub struct Streak {
     /// a check that fails before a run starts costs nothing and is repeated at the next scheduled
     /// time.
     pub started: u32,
-    /// The failure class of the last failed run that had started, if there is one.
+    /// The failure class of the last failed run that had started. `None` if no such run exists, or
+    /// if it timed out or was lost.
     pub last: Option<Class>,
 }
 
@@ -55,8 +57,8 @@ impl Store {
                 return Ok(0);
             }
             // The reset refers to the run by its id, because rows may be renumbered in a copy of
-            // the database. Only a settled run is used, because the outcome of a run in progress is
-            // not known yet.
+            // the database. It refers to a settled run, so the failure of a run that is still in
+            // progress counts.
             tx.change(
                 "INSERT INTO breaker_resets (job, run, at, who)
                  SELECT ?1, id, ?2, ?3 FROM runs INDEXED BY runs_tried

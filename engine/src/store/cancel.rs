@@ -60,8 +60,8 @@ impl Store {
         }
     }
 
-    /// Shortens the deadline of a cancelled run so recovery kills the run [`CANCEL_GRACE`] after
-    /// `boot`. Does nothing if the run is not running or already has an earlier deadline.
+    /// Shortens the deadline of a cancelled run, so that recovery kills the run [`CANCEL_GRACE`]
+    /// after `boot`. Does nothing if the run is not running or its deadline is not later.
     pub fn hasten(&mut self, run: &RunRow, boot: Duration) -> Result<()> {
         // Recovery kills a run `OVERRUN_GRACE` after its deadline.
         let by = (boot + CANCEL_GRACE).saturating_sub(OVERRUN_GRACE);
@@ -76,7 +76,7 @@ impl Store {
     }
 
     /// Reopens the settled occurrence of `run` with one more attempt, which may start immediately.
-    /// From then on, the occurrence counts as requested by the user.
+    /// The origin of the occurrence becomes [`Origin::Queue`](super::Origin::Queue).
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`] if the run does not exist, or if its occurrence is still

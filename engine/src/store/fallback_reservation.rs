@@ -50,8 +50,8 @@ impl Store {
     }
 
     /// Adds each fallback's budget levels to `levels` if they have enough left for the amounts that
-    /// the run reserves without fallbacks. `fallbacks` lists the levels of each fallback. Nothing
-    /// is reserved until [`Store::admit`].
+    /// the run would reserve without fallbacks. `fallbacks` lists the levels of each fallback.
+    /// Nothing is reserved until [`Store::admit`].
     pub fn chained(
         &self,
         want: Budget,
@@ -65,9 +65,9 @@ impl Store {
             let fits = reserve::fit(db, admit::timed(want, total, &first), &first, now)?;
             let mut chained =
                 FallbackReservation { want, levels, short: Vec::with_capacity(fallbacks.len()) };
-            for accounts in fallbacks {
+            for fallback in fallbacks {
                 let more: Vec<BudgetLevel> =
-                    accounts.into_iter().filter(|one| !chained.levels.contains(one)).collect();
+                    fallback.into_iter().filter(|one| !chained.levels.contains(one)).collect();
                 // If the first backend's levels do not have enough left, the run cannot be
                 // admitted, and each fallback with levels of its own gets the same shortfall.
                 let short = match (&fits, more.is_empty()) {

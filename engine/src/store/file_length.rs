@@ -14,35 +14,35 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// The inspected files, by device and inode. A process opens at most a few databases.
-static LOOKED_AT: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
+static INSPECTED: Mutex<BTreeMap<(u64, u64), File>> = Mutex::new(BTreeMap::new());
 
 /// A file's actual length and the length in its header, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileLengths {
     found: u64,
-    said: u64,
+    stated: u64,
 }
 
 impl FileLengths {
     /// Returns whether the file is shorter than the length in its header. An intact file can also
     /// be shorter while another process is performing a checkpoint.
     pub fn is_short(self) -> bool {
-        self.found < self.said
+        self.found < self.stated
     }
 }
 
-/// Reads both lengths. A file without a complete header counts as short.
+/// Reads both lengths. If the header is incomplete, the result is short.
 pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     let data = fs::metadata(path)?;
-    let mut looked_at = LOOKED_AT.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut inspected = INSPECTED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (data.dev(), data.ino());
-    let file = match looked_at.entry(key) {
+    let file = match inspected.entry(key) {
         std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
         std::collections::btree_map::Entry::Vacant(new) => new.insert(open_host(path)?),
     };
     let mut header = [0_u8; 32];
     if file.read_exact_at(&mut header, 0).is_err() {
-        return Ok(FileLengths { found: file.metadata()?.len(), said: u64::MAX });
+        return Ok(FileLengths { found: file.metadata()?.len(), stated: u64::MAX });
     }
     // The page size is at offset 16 and the number of pages is at offset 28, according to
     // https://www.sqlite.org/fileformat2.html.
@@ -51,5 +51,5 @@ pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
         size => u64::from(size),
     };
     let pages = u32::from_be_bytes([header[28], header[29], header[30], header[31]]);
-    Ok(FileLengths { found: file.metadata()?.len(), said: page * u64::from(pages) })
+    Ok(FileLengths { found: file.metadata()?.len(), stated: page * u64::from(pages) })
 }

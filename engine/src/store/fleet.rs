@@ -88,9 +88,9 @@ impl Store {
         })
     }
 
-    /// Changes the state of a waiting run to `requested`, and adds a note with a detail. The caller
-    /// must spawn the run as `starter`. Returns `false` and changes nothing if the run is no longer
-    /// waiting.
+    /// Changes the state of a waiting run to `requested`, and adds a note with a detail. Then the
+    /// process `starter` must spawn the run. Returns `false` and changes nothing if the run is no
+    /// longer waiting.
     pub fn start_for_fleet(
         &mut self,
         run: &RunId,
@@ -111,8 +111,8 @@ impl Store {
         })
     }
 
-    /// Records a claim of this host as an occurrence, requests its run, and notes the claim, in one
-    /// transaction. Returns `None` if the claim is already recorded.
+    /// Records a claim of this host as an occurrence, requests its run, and notes the claim, all in
+    /// one transaction. Returns `None` if the claim has already been recorded.
     pub fn enter_for_fleet(
         &mut self,
         new: &NewOccurrence,
@@ -146,8 +146,8 @@ impl Store {
         self.view(|db| db.first(sql, params![run, kind], |row| row.get(0)))
     }
 
-    /// Returns the runs that have a note of this kind made after `since` and whose end has not been
-    /// reported to the fleet, each with the note's text.
+    /// Returns the runs with a note of this kind that was made after `since`, each with the note's
+    /// text. Runs whose end has been reported to the fleet are omitted.
     pub fn unreported_for_fleet(
         &self,
         note: FleetNote,

@@ -22,7 +22,7 @@ pub struct Grant {
     pub key: String,
     /// The time of the grant.
     pub made: Timestamp,
-    /// The end of the grant, if it is before the end of the level's period.
+    /// The end of the grant. `None` if it ends with the level's period.
     pub until: Option<Timestamp>,
     /// The granted amounts.
     pub amounts: Amounts,
@@ -114,8 +114,8 @@ impl Store {
         })
     }
 
-    /// Returns, by key, the amounts granted at budget levels of one kind. Only grants that have not
-    /// ended at `now` count. Levels without grants are omitted.
+    /// Returns, by key, the amounts granted at budget levels of one kind. Grants that have ended at
+    /// `now` are not included. Levels without grants are omitted.
     pub fn granted(
         &self,
         level: &str,

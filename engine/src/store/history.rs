@@ -17,7 +17,7 @@ pub enum GroupBy {
     Night,
     /// Jobs of the project.
     Job,
-    /// Backends that answered requests.
+    /// Backends that received requests from the project's runs.
     Backend,
     /// Civil days, weeks and windows of the pools, across all projects.
     Pool,
@@ -49,8 +49,9 @@ pub struct ReservedUsage {
 }
 
 impl Store {
-    /// Returns the spending of a project, or of all pools, by group. The most recent or largest
-    /// groups come first. A `limit` of 0 returns all groups.
+    /// Returns the spending of a project, or of all pools, by group. The newest days and nights
+    /// come first, and so do the jobs and backends that spent the most. Pools are ordered by kind
+    /// of level and descending key. A `limit` of 0 returns all groups.
     pub fn spending(&self, project: &ProjectId, by: GroupBy, limit: u32) -> Result<Vec<UsageSum>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {
@@ -122,7 +123,7 @@ impl Store {
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
     }
 
-    /// Counts a run's requests whose reported cost exceeded the amount that the run had left.
+    /// Counts a run's requests whose reported cost was limited to the amount that the run had left.
     pub fn limited_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND money = 'limited'";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))

@@ -36,10 +36,10 @@ pub struct JobRow {
     pub policy: Policy,
     /// Whether schedules may start the job.
     pub enabled: bool,
-    /// The next scheduled time.
+    /// The next scheduled time. `None` if the job is disabled or has no scheduled times.
     pub next_due: Option<Timestamp>,
-    /// The end of the job's pause or of the pause of all jobs, whichever is later. A past pause is
-    /// kept until its scheduled times have been recorded.
+    /// The end of the job's pause or of the pause of all jobs, whichever is later. The time may
+    /// have passed. `None` if no pause is recorded.
     pub paused_until: Option<Timestamp>,
 }
 
@@ -77,7 +77,7 @@ impl Store {
     /// Updates the jobs of `project` to match its configuration files. Also stores the `stamp` of
     /// these files and the `projection`, a string containing the configuration needed for an
     /// overview of the project. A new or changed schedule starts now. A removed job keeps its
-    /// history and is never due again.
+    /// history and is no longer due.
     pub fn project_jobs(
         &mut self,
         project: &ProjectId,
@@ -174,8 +174,8 @@ impl Store {
         })
     }
 
-    /// Returns the enabled jobs that are due and not paused. The cost depends only on the number of
-    /// these jobs.
+    /// Returns the enabled jobs that are due and not paused. The cost grows with the number of due
+    /// jobs, including paused jobs.
     pub fn due_jobs(&self, now: Timestamp) -> Result<Vec<DueJob>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM jobs WHERE enabled AND next_due IS NOT NULL AND next_due <= ?1
@@ -255,7 +255,8 @@ pub(super) fn policy(db: &Connection, job: JobId) -> Result<Policy, Fault> {
     found.ok_or_else(|| Fault::not_found("job", job.0))
 }
 
-/// Skips the queued runs of disabled jobs. Runs queued by the user are kept.
+/// Skips the queued runs of disabled jobs that came from a schedule or an event. Runs queued by the
+/// user are kept.
 fn drop_unwanted(tx: &Transaction<'_>, project: &ProjectId, now: Timestamp) -> Result<(), Fault> {
     let unwanted: Vec<RunId> = tx.values(
         "SELECT r.id FROM jobs j JOIN runs r INDEXED BY runs_open_by_job ON r.job = j.id

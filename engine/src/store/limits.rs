@@ -24,13 +24,13 @@ pub struct ProviderLimit {
     /// The number of consecutive refusals, each received after the wait that followed the previous
     /// refusal.
     pub streak: u32,
-    /// The reason for the limit, with a remark if the provider's reset time was missing or not
-    /// used.
+    /// The reason for the limit, with a remark if the provider reported no reset time or the time
+    /// was not used.
     pub why: String,
 }
 
 impl Store {
-    /// Returns the limit that applies to a pool at `now`.
+    /// Returns the limit that applies to a pool at `now`, if there is one.
     pub fn limit(&self, pool: &str, now: Timestamp) -> Result<Option<ProviderLimit>> {
         let found = self.view(|db| db.first(NOTED, [pool], limit))?;
         Ok(found.filter(|limit| limit.holds(now)))
@@ -76,8 +76,8 @@ impl Store {
     }
 
     /// Deletes a pool's limit after the provider answered a request that was sent at `asked`. A
-    /// limit recorded since `asked` may be newer than the answer, so it is kept. A limit recorded
-    /// after `now` was recorded before the clock was set back, so it is deleted.
+    /// limit recorded since `asked` may be newer than the answer, so it is kept. A limit whose
+    /// recorded time is after `now` was recorded before the clock was set back, so it is deleted.
     pub fn clear_limit(&mut self, pool: &str, asked: Timestamp, now: Timestamp) -> Result<()> {
         if !self.view(|db| db.exists(NOTED, [pool]))? {
             return Ok(());
@@ -99,8 +99,8 @@ fn limit(row: &Row<'_>) -> rusqlite::Result<ProviderLimit> {
 }
 
 impl ProviderLimit {
-    /// Returns whether the limit applies at `now`. A limit that would last longer than [`LONGEST`]
-    /// was recorded before the clock was set back, and is ignored.
+    /// Returns whether the limit applies at `now`. A limit that ends more than [`LONGEST`] after
+    /// `now` was recorded before the clock was set back, and is ignored.
     fn holds(&self, now: Timestamp) -> bool {
         let longest = now.saturating_add(LONGEST).unwrap_or(Timestamp::MAX);
         now < self.until && self.until <= longest

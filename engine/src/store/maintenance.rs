@@ -1,4 +1,4 @@
-//! Maintains the database: records when each task was last completed, and limits the lengths of the
+//! Maintains the database: records when each task was last performed, and limits the lengths of the
 //! log and the file. Except for [`Store::vacuum`], this module must never make a writer wait for
 //! longer than one short transaction.
 
@@ -15,7 +15,7 @@ use super::{Fault, Result, Store};
 /// Length in bytes above which the log is truncated.
 pub const LOG_CEILING: u64 = 64 << 20;
 
-/// A maintenance task. The database records when each task was last completed.
+/// A maintenance task. The database records when each task was last performed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Task {
@@ -51,7 +51,7 @@ impl Task {
     }
 }
 
-/// Returns the time of a task's last completion, or `None` if it was never completed.
+/// Returns the time recorded for a task, or `None` if the task has never been performed.
 pub(super) fn last(db: &Connection, task: Task) -> Result<Option<Timestamp>, Fault> {
     let sql = "SELECT done FROM maintenance WHERE task = ?1";
     db.first(sql, [task.into_str()], |row| time(row, 0))
@@ -71,13 +71,14 @@ pub(super) fn record(
 }
 
 fn is_due(db: &Connection, task: Task, now: Timestamp) -> Result<bool, Fault> {
-    // A time far in the future was recorded while the clock was wrong, so the task is due.
+    // A time that is a whole interval in the future was recorded by a wrong clock, so the task is
+    // due.
     let old = |done: Timestamp| now.duration_since(done).abs() >= task.interval();
     Ok(last(db, task)?.is_none_or(old))
 }
 
 impl Store {
-    /// Returns the time of a task's last completion, or `None` if it was never completed.
+    /// Returns the time recorded for a task, or `None` if the task has never been performed.
     pub fn last_maintenance(&self, task: Task) -> Result<Option<Timestamp>> {
         self.view(|db| last(db, task))
     }

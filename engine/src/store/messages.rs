@@ -22,8 +22,8 @@ pub const MOST_TRIES: u32 = 8;
 
 /// Selects the waiting messages that are due at `?1`. A message waits for at most half an hour
 /// while a run of its job is in progress, because the run may end the alert. It waits for at most
-/// five minutes while other runs of its project are in progress, so everything that a tick found
-/// can be reported together. It also waits until all outcomes of its job have been digested.
+/// five minutes while other runs of its project are in progress, so that everything that a tick
+/// found can be reported together. It also waits until all outcomes of its job have been digested.
 const DUE: &str = "m.state = 'waiting' AND m.next <= ?1
      AND NOT (m.made > ?1 - 1800000 AND EXISTS (
        SELECT 1 FROM runs r INDEXED BY runs_open_by_job
@@ -53,7 +53,7 @@ pub enum MessageState {
     Waiting,
     /// The channel has accepted the message.
     Delivered,
-    /// All delivery attempts have failed or were interrupted.
+    /// All delivery attempts failed or were interrupted.
     GivenUp,
     /// The message was no longer needed.
     Withdrawn,
@@ -84,7 +84,7 @@ pub struct MessageRow {
     pub tries: u32,
     /// The earliest time of the next attempt. Meaningful only while the message is waiting.
     pub next: Timestamp,
-    /// The time at which the message left the state `Waiting`.
+    /// The time at which the message left the state `Waiting`. `None` if it is still waiting.
     pub over: Option<Timestamp>,
     /// The error from the last attempt, or an empty string.
     pub said: String,
@@ -112,7 +112,7 @@ pub struct Delivery {
     pub raised: Timestamp,
     /// The number of times that the problem has occurred.
     pub count: u32,
-    /// The last run affected by the problem.
+    /// The last run affected by the problem, if the problem has affected any run.
     pub run: Option<RunId>,
     /// The redacted reason.
     pub why: String,
@@ -298,7 +298,8 @@ impl Store {
 
     /// Returns the next message to send, with all others that are due for its channel, and records
     /// an attempt for each of them. Messages to the channels in `without`, each given as a project
-    /// and a name, are left out. If the process dies, the messages are sent again after a backoff.
+    /// and a name, are omitted. If the process dies, messages with attempts left are sent again
+    /// after a backoff.
     pub fn begin_delivery(
         &mut self,
         without: &[(ProjectId, String)],
@@ -323,8 +324,8 @@ impl Store {
         })
     }
 
-    /// Records the result of an attempt. A message that was withdrawn during its delivery still
-    /// counts as delivered if the channel accepted it.
+    /// Records the result of an attempt. A message that was withdrawn during its delivery is still
+    /// recorded as delivered if the channel accepted it.
     pub fn end_delivery(
         &mut self,
         message: &MessageId,
@@ -363,9 +364,9 @@ impl Store {
         self.view(|db| db.all(sql, [alert], message))
     }
 
-    /// Returns the undelivered messages that still matter: waiting messages with a failed attempt,
-    /// and given-up messages of open alerts that are not silenced. Each entry has a project, a
-    /// channel, the number of messages and the last error.
+    /// Returns the undelivered messages that the user should know about: waiting messages with a
+    /// failed attempt, and given-up messages of open alerts that are not silenced. Each entry has a
+    /// project, a channel, the number of messages and the last error.
     pub fn undelivered(&self) -> Result<Vec<(ProjectId, String, u32, String)>> {
         let sql = "SELECT j.project, m.channel, m.error, m.id
                    FROM messages m INDEXED BY messages_waiting JOIN alerts a ON a.id = m.alert
@@ -410,8 +411,8 @@ fn begin(tx: &Transaction<'_>, found: &Delivery, now: Timestamp) -> Result<bool,
     Ok(true)
 }
 
-/// Returns the due messages of the channel to serve next, oldest first. The attempt counts already
-/// include the upcoming attempt.
+/// Returns all due messages for the channel of the oldest due message, in the order in which they
+/// are listed. The attempt counts already include the upcoming attempt.
 fn due(
     tx: &Transaction<'_>,
     without: &[(ProjectId, String)],

@@ -1,4 +1,4 @@
-//! Records scheduled times as missed while the folder of their project is missing.
+//! Records the scheduled times of missing projects as missed.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use crate::outcome::Outcome;
 use crate::schedule::{Due, Missed};
 
 impl Store {
-    /// Returns the projects that were missing at the last check, each with the reason.
+    /// Returns the projects that were missing at the last check or have been displaced, each with
+    /// the reason.
     pub fn absent(&self) -> Result<BTreeMap<ProjectId, String>> {
         let sql = "SELECT id, config_stamp FROM projects WHERE config_stamp GLOB ?1 || '*'";
         let found: Vec<(ProjectId, String)> =
@@ -26,8 +27,8 @@ impl Store {
     }
 
     /// Records all due scheduled times of a job as missed and advances its watermark. Consecutive
-    /// stretches with the same reason share one row. Returns `false` if another process has moved
-    /// the watermark.
+    /// stretches with the same reason share one row, unless another occurrence of the job lies
+    /// between them. Returns `false` if another process has moved the watermark.
     pub fn miss_due(
         &mut self,
         due_job: &DueJob,

@@ -38,7 +38,7 @@ pub struct OccurrenceRow {
     pub key: String,
     /// The time at which the job was due.
     pub due: Timestamp,
-    /// The night to which the occurrence belongs.
+    /// The night to which the occurrence belongs, if any.
     pub night: Option<NightId>,
     pub origin: Origin,
     /// The outcome, or `None` while the occurrence is open.
@@ -48,7 +48,7 @@ pub struct OccurrenceRow {
 /// Describes why a job's scheduled times were missed.
 #[derive(Clone, Debug, Default)]
 pub struct MissedReasons<'a> {
-    /// The scheduled times that passed during a pause.
+    /// The scheduled times that passed during a pause, if there are any.
     pub paused: Option<&'a Missed>,
     /// The time since the previous tick. `None` if there was no recent tick, which means that
     /// nothing was running.
@@ -234,7 +234,8 @@ pub(super) enum MissedCause<'a> {
 
 impl MissedCause<'_> {
     /// Returns whether the user is notified of the missed scheduled times. A job that is due more
-    /// often than ticks occur still runs, so only `config check`, `setup` and `doctor` report it.
+    /// often than ticks occur still runs, so only `config check`, `setup` and `doctor` report that
+    /// it misses scheduled times.
     fn is_news(self) -> bool {
         matches!(self, Self::Late(_) | Self::Problem(_))
     }

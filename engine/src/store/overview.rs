@@ -46,7 +46,7 @@ pub struct MissedStretch {
     pub zone: String,
 }
 
-/// A project's last night.
+/// A night with the data from its report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LastNight {
     pub night: Night,
@@ -80,11 +80,13 @@ impl FromSql for Zone {
     }
 }
 
-/// The condition for runs that did work. It must be the same as that of the index `runs_tried`.
+/// The condition for runs that succeeded or failed, including degraded, timed-out and lost runs. It
+/// must be the same as that of the index `runs_tried`.
 const TRIED: &str =
     "outcome ->> 'outcome' IN ('succeeded', 'degraded', 'failed', 'timed-out', 'lost')";
 
-/// The condition for failed runs. It must be the same as that of the index `runs_failed`.
+/// The condition for failed, timed-out and lost runs. It must be the same as that of the index
+/// `runs_failed`.
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
@@ -95,8 +97,8 @@ impl Store {
         without: &[JobId],
         now: Timestamp,
     ) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // This query takes one index lookup per project, regardless of the number of jobs, and
-        // reads no job rows.
+        // The index has all columns that the query needs and is in the right order, so the query
+        // reads no job rows and stops at the first matching job of each project.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
                      WHERE project = p.id AND enabled AND next_due IS NOT NULL
@@ -164,9 +166,9 @@ impl Store {
         Ok(last.into_iter().map(|last| (last.night.project.clone(), last)).collect())
     }
 
-    /// Returns the jobs whose last run failed, not counting runs that did no work. These jobs may
-    /// have a failure marker or an open circuit breaker. If `only` is given, only that project's
-    /// jobs are examined.
+    /// Returns the jobs whose last run failed, ignoring skipped, deferred and cancelled runs. These
+    /// jobs may have a failure marker or an open circuit breaker. If `only` is given, only that
+    /// project's jobs are examined.
     pub fn failing_jobs(&self, only: Option<&ProjectId>) -> Result<Vec<JobId>> {
         self.view(|db| {
             if let Some(project) = only {
@@ -180,7 +182,7 @@ impl Store {
                 return db.values(&sql, [project]);
             }
             // The query steps from one job with failures to the next. Two index lookups per job
-            // determine whether its last failed run is also its last run that did work.
+            // determine whether its last failed run is also its last run that succeeded or failed.
             let sql = format!(
                 "WITH RECURSIVE failed (job) AS (
                    SELECT min(job) FROM runs INDEXED BY runs_failed WHERE {FAILED}

@@ -26,7 +26,7 @@ const BATCH: usize = 50;
 const EVENTS: usize = 500;
 
 impl Store {
-    /// Returns the rows that a plan considers for deletion. The caller adds the files.
+    /// Returns the rows that a plan may delete. The caller adds the files.
     pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
         let limit = retention.limit(now);
         self.view(|db| {
@@ -52,7 +52,7 @@ impl Store {
         Ok(found.unwrap_or_else(|| run.at()))
     }
 
-    /// Returns whether a run has been settled and swept and none of its staged files are kept for
+    /// Returns whether a run has been settled and swept, and none of its staged files are kept for
     /// the user.
     pub fn is_swept(&self, run: &RunId) -> Result<bool> {
         let sql = "SELECT 1 FROM runs r WHERE id = ?1 AND state = 'settled' AND staging IS NULL
@@ -223,7 +223,8 @@ fn old_alerts(db: &Connection, limit: Timestamp) -> Result<Vec<AlertId>, Fault> 
 }
 
 /// Returns the keys of the budget usage and grants of days, weeks and windows, including keys that
-/// have only grants. The last window of each pool is omitted, because it may still be open.
+/// have only grants. Keys without a date are omitted. So is the last window of each pool, because
+/// it may still be open.
 fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let found: Vec<Option<OldUsage>> = db.all(
         "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
@@ -245,21 +246,21 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
 }
 
 /// Returns the last day of a budget level's period, as encoded in the level's key. For a window,
-/// returns the day in UTC on which the window opened.
+/// returns the day in UTC on which the window opened. Returns `None` if the key contains no date.
 fn last_day(level: &str, key: &str) -> Option<Date> {
-    let reported = key.rsplit(' ').next()?;
+    let date = key.rsplit(' ').next()?;
     match level {
         WINDOW => {
-            let opened = Timestamp::from_millisecond(reported.parse().ok()?).ok()?;
+            let opened = Timestamp::from_millisecond(date.parse().ok()?).ok()?;
             Some(opened.to_zoned(TimeZone::UTC).date())
         }
         POOL_WEEK => {
-            let (year, week) = reported.split_once("-W")?;
+            let (year, week) = date.split_once("-W")?;
             ISOWeekDate::new(year.parse().ok()?, week.parse().ok()?, Weekday::Sunday)
                 .ok()
                 .map(Date::from)
         }
-        _ => reported.parse().ok(),
+        _ => date.parse().ok(),
     }
 }
 
@@ -299,7 +300,7 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
-        // These are the amounts that the run's children spent from its reservation.
+        // Usage at the level of a parent would belong to this run. No current code records any.
         "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

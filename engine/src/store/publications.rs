@@ -72,8 +72,8 @@ impl Store {
     /// Settles a run that publishes nothing and has no staging folder, in one transaction.
     ///
     /// # Errors
-    /// Returns [`LogError::StaleFence`] if the run has been taken over, or [`LogError::Store`] if
-    /// the database fails.
+    /// Returns [`LogError::StaleFence`] if the run has been taken over or the commit guard refuses,
+    /// or [`LogError::Store`] if the database fails or the guard cannot decide.
     pub fn settle_unpublished(
         &mut self,
         run: &RunId,

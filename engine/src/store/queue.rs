@@ -51,7 +51,7 @@ impl Store {
         })
     }
 
-    /// Returns the next time after `now` at which a waiting run becomes ready.
+    /// Returns the next time after `now` at which a waiting run becomes ready, if there is one.
     pub fn next_ready(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(ready_at) FROM runs INDEXED BY runs_ready
                    WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1";
@@ -92,7 +92,7 @@ impl Store {
         })
     }
 
-    /// Returns the name of a job whose next scheduled time is exactly `at`.
+    /// Returns the name of a job whose next scheduled time is exactly `at`, if there is one.
     pub fn job_due_at(&self, at: Timestamp) -> Result<Option<String>> {
         let sql = "SELECT name FROM jobs
                    WHERE enabled AND next_due IS NOT NULL AND next_due = ?1 LIMIT 1";
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// Returns the next time at which a tick may have work to do because a job is due, a pause
-    /// ends, a run becomes ready or a night closes.
+    /// ends, a run becomes ready or a night closes. The time of a due job or night may have passed.
     pub fn next_moment(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(at) FROM (
                      SELECT at FROM (SELECT next_due AS at FROM jobs
@@ -148,7 +148,7 @@ fn waiting(
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => new.insert(jobs::policy(tx, job)?),
         };
-        // The hosts of a fleet share this job, so its runs are offered to the fleet and are not
+        // The runs of a job that the hosts of a fleet share are offered to the fleet, and are not
         // started from this queue.
         if policy.fleet.is_some() {
             continue;
@@ -160,8 +160,8 @@ fn waiting(
             slots: policy.group.slots,
             priority,
             due,
-            // A run queued by the user has no start deadline. Neither does a run whose occurrence
-            // has an attempt that has already started.
+            // Runs queued by the user have no start deadline. Neither do runs of occurrences with
+            // an earlier attempt that started.
             start_by: policy
                 .start_within
                 .filter(|_| beginning)

@@ -1,4 +1,4 @@
-//! An in-memory database for replaying a finished run.
+//! Creates an in-memory database for replaying a finished run.
 //!
 //! The run's recorded id and seed are written directly. The run is then admitted as usual, with the
 //! recorded start time and reservation. This module must never access the user's database.

@@ -64,7 +64,8 @@ pub(super) fn open_window(
 
 /// Computes the amounts to reserve for `want` at `levels`, whose windows must be resolved. A unit
 /// without a limit in `want` gets the amount that the tightest level has left, up to [`DEFAULT`].
-/// If a level has too little left, the inner error is the shortfall of the tightest level.
+/// If a level has too little left of a unit, the inner error is the shortfall of the tightest level
+/// for that unit.
 pub(super) fn fit(
     db: &Connection,
     want: Budget,
@@ -250,8 +251,8 @@ const MOST: i64 = i64::MAX / 4;
 /// request that was never settled is charged its reserved maximum. A child's unused amounts return
 /// to its parent if the parent has not been settled.
 pub(super) fn settle(tx: &Transaction<'_>, run: &RunId, elapsed: u64) -> Result<(), Fault> {
-    // The elapsed time may be too long, because the wall clock has jumped or a dead run was found
-    // late. A run is never charged for more time than it reserved.
+    // The elapsed time is too long if the wall clock has jumped or a dead run was found late. A run
+    // is never charged for more time than it reserved.
     let Some(reserved) = reserved_by(tx, run)? else {
         return Ok(());
     };

@@ -4,7 +4,7 @@
 //! facts, retention, now ──plan──> PrunePlan ──> shown (dry run) or carried out
 //! ```
 //!
-//! The plan must never delete open rows, rows that later queries need, or files that may not belong
+//! A plan must never delete open rows, rows that later queries need, or files that may not belong
 //! to runner. Later queries need a job's newest run, the runs counted by the breaker, the night
 //! shown by `status` and recent budget usage.
 
@@ -65,7 +65,7 @@ pub struct Deferral {
 pub struct OldNight {
     pub id: NightId,
     pub occurrences: Vec<OccurrenceId>,
-    /// Whether this is the newest night of its project.
+    /// Whether this is the newest night of its project or the night with the highest id.
     pub newest: bool,
 }
 
@@ -178,7 +178,7 @@ pub struct OldFile {
 /// The rows and files to delete, and the old rows and files to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrunePlan {
-    /// The time before which rows and events count as old.
+    /// The time before which rows and events are old.
     pub limit: Timestamp,
     pub rows: OldRows,
     pub files: Vec<OldFile>,
@@ -186,7 +186,7 @@ pub struct PrunePlan {
 }
 
 impl Retention {
-    /// Returns the time before which rows and events count as old.
+    /// Returns the time before which rows and events are old.
     pub fn limit(&self, now: Timestamp) -> Timestamp {
         before(now, self.rows)
     }
@@ -209,7 +209,7 @@ impl Retention {
             facts.deferrals.into_iter().filter(|one| one.finished < fold).map(|one| one.run),
         );
         let old = rows.occurrences.clone();
-        // Budget usage is kept while any occurrence that contributed to it is kept.
+        // Nights and budget usage are kept while any of their occurrences is kept.
         let gone = |one: &OccurrenceId| old.binary_search(one).is_ok();
         for night in facts.nights {
             if night.newest {

@@ -19,7 +19,7 @@ pub enum Origin {
     Event,
     /// A user or script that does not wait for the run.
     Queue,
-    /// A user waiting for the run, or a claim from a fleet.
+    /// A user who waits for the run, or a claim from a fleet.
     Manual,
 }
 
@@ -34,13 +34,13 @@ impl Origin {
 #[derive(Clone, Debug)]
 pub struct NewOccurrence {
     pub job: JobId,
-    /// The key that identifies the occurrence, regardless of which process records it. It is the
-    /// due time for schedules, the run or night that ended for events, and the caller's key or a
-    /// new id for manual requests.
+    /// The key that identifies the occurrence, regardless of which process records it. For a
+    /// schedule, the key is the due time. For an event, it names the event, such as the run or the
+    /// night that ended. For a manual request, it is the caller's key or a new id.
     pub key: String,
     /// The time at which the job was due.
     pub due: Timestamp,
-    /// The night to which the occurrence belongs.
+    /// The night to which the occurrence belongs, if any.
     pub night: Option<NightId>,
     pub origin: Origin,
     /// The priority. Higher values start first. `None` means the job's priority.

@@ -113,8 +113,8 @@ fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
             );
             return Ok(query);
         }
-        // The plus sign prevents the use of an index on `job`, so the query follows the recording
-        // order and stops at the limit.
+        // The plus sign prevents the use of an index on `job`, so that the query follows the
+        // recording order and stops at the limit.
         query.and("+r.job IN (SELECT id FROM jobs WHERE project = ?)", project.to_string());
     }
     let sequences = filter.text.as_deref().map(sequences).unwrap_or_default();

@@ -50,7 +50,7 @@ pub struct RunSummary {
     pub refused: Vec<String>,
     /// Number of failed tool calls, including those refused by the sandbox.
     pub failed_tools: u64,
-    /// The result of a request to keep the machine awake.
+    /// The result of the request to keep the machine awake, if there was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awake: Option<SleepInhibition>,
 }
@@ -63,7 +63,8 @@ pub enum RunState {
     Queued {
         /// The earliest start time.
         ready_at: Timestamp,
-        /// The last run of the occurrence that must succeed first, and the name of its job.
+        /// The last run of the occurrence that must succeed first, and the name of that run's job.
+        /// `None` if the run waits for no occurrence.
         waits_for: Option<(RunId, String)>,
     },
     /// A process is starting the run, which has not been admitted yet.
@@ -130,7 +131,7 @@ pub struct RunRow {
     pub job_name: String,
     pub kind: String,
     pub project: ProjectId,
-    /// The night of the run's occurrence.
+    /// The night of the run's occurrence, if it has one.
     pub night: Option<NightId>,
     pub origin: Origin,
     /// The settings that override the job's settings for the run's occurrence.
@@ -143,7 +144,7 @@ pub struct RunRow {
     pub attempt: u32,
     /// The time at which the run was queued or requested.
     pub requested: Timestamp,
-    /// Number of model calls.
+    /// Number of model requests for which the run reserved budget.
     pub model_calls: u32,
     /// The results of the run. They are empty until the run publishes or is settled.
     pub summary: RunSummary,
@@ -151,7 +152,7 @@ pub struct RunRow {
 }
 
 impl RunRow {
-    /// Returns whether the user requested the run and is waiting for it.
+    /// Returns whether the origin of the run's occurrence is [`Origin::Manual`].
     pub fn manual(&self) -> bool {
         self.origin == Origin::Manual
     }
@@ -164,7 +165,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the earliest start time of a queued run.
+    /// Returns the run's earliest start time, if it is queued.
     pub fn ready_at(&self) -> Option<Timestamp> {
         match self.state {
             RunState::Queued { ready_at, .. } => Some(ready_at),
@@ -172,7 +173,8 @@ impl RunRow {
         }
     }
 
-    /// Returns the run that must succeed before this queued run starts, and the name of its job.
+    /// Returns the run that must succeed before this queued run starts, and the name of that run's
+    /// job. Returns `None` if this run waits for no other run.
     pub fn waits_for(&self) -> Option<&(RunId, String)> {
         match &self.state {
             RunState::Queued { waits_for, .. } => waits_for.as_ref(),
@@ -300,7 +302,7 @@ impl Store {
         })
     }
 
-    /// Returns the last attempt at an occurrence.
+    /// Returns the last attempt at an occurrence, if there is one.
     pub fn last_run_of(&self, occurrence: &OccurrenceId) -> Result<Option<RunRow>> {
         let sql = select("", "r.occurrence = ?1 ORDER BY r.attempt DESC LIMIT 1");
         self.view(|db| db.first(&sql, [occurrence], run))
@@ -345,8 +347,8 @@ impl Store {
         self.write(|tx| tx.change(sql, [run]).map(drop))
     }
 
-    /// Makes `starter` responsible for a requested run. Returns `false` if the run is no longer
-    /// requested.
+    /// Makes `starter` responsible for a requested run, and removes the record of the process that
+    /// was spawned for it. Returns `false` if the run is no longer requested.
     pub fn adopt(&mut self, run: &RunId, starter: &ProcessIdentity) -> Result<bool> {
         let sql = "UPDATE runs SET starter = ?2, owner = NULL, deadline = NULL
                    WHERE id = ?1 AND state = 'requested'";
@@ -375,7 +377,7 @@ impl Store {
     }
 
     /// Returns the time at which the last admitted run of the job started, ignoring the runs of the
-    /// occurrence `but`.
+    /// occurrence `but`. Returns `None` if no other run was admitted.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
                    AND started IS NOT NULL ORDER BY rowid DESC LIMIT 1";

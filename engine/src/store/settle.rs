@@ -248,7 +248,7 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A skipped or deferred run did no work, so the job does not count as ended.
+        // A skipped or deferred run did no work, so it starts no follower.
         let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
@@ -260,7 +260,8 @@ fn follow(
     Ok(())
 }
 
-/// Rejects a commit by a run that has been taken over.
+/// Rejects a commit by a run that has been taken over or settled. Without a `fence`, nothing is
+/// checked.
 pub(super) fn check_fence(db: &Connection, run: &RunId, fence: Option<Fence>) -> Result<(), Fault> {
     let Some(fence) = fence else { return Ok(()) };
     let current: Option<Fence> = db.first(
@@ -290,8 +291,9 @@ pub(super) fn skipped(
     Ok(run)
 }
 
-/// Queues an occurrence of a schedule or an event according to the job's overlap rule. Queued runs
-/// requested by a user or script are ignored.
+/// Queues an occurrence of a schedule or an event according to the job's overlap rule. The rule
+/// ignores queued runs requested by a user or script. Returns `None` if the occurrence has already
+/// been recorded.
 pub(super) fn await_turn(
     tx: &Transaction<'_>,
     new: &NewOccurrence,

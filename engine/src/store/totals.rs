@@ -25,7 +25,7 @@ pub struct RunTotal {
     pub outcome: String,
     /// The failure class, or an empty string if the outcome has none.
     pub class: String,
-    /// Number of runs since the database was created, including pruned runs.
+    /// Number of runs, including those that have been pruned since they were counted.
     pub runs: u64,
     /// The time at which the last of these runs was settled.
     pub last: Timestamp,

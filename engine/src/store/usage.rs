@@ -14,8 +14,8 @@
 //! [`MEASURE`]. A cost reported by a backend is charged up to the amount that the run has left,
 //! because a program that reports an arbitrary cost must not use up the budget of other runs. If
 //! neither the run nor a level limits a unit, the run reserves the unit's `DEFAULT` from
-//! `reserve.rs`, so no amount is unlimited. Sums of amounts saturate, so they cannot overflow a
-//! column.
+//! `reserve.rs` or, for time, its timeout. No amount is therefore unlimited. Sums of amounts
+//! saturate, so they cannot overflow a column.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -39,7 +39,7 @@ pub struct Amounts {
     pub micros: u64,
     /// Wall-clock seconds.
     pub seconds: u64,
-    /// Ideas, or whatever unit a job counts its work in.
+    /// Ideas, or another unit in which a job counts its work.
     pub ideas: u64,
 }
 
@@ -55,7 +55,7 @@ pub struct Budget {
     pub micros: Option<u64>,
     /// Wall-clock seconds.
     pub seconds: Option<u64>,
-    /// Ideas, or whatever unit a job counts its work in.
+    /// Ideas, or another unit in which a job counts its work.
     pub ideas: Option<u64>,
 }
 
@@ -184,7 +184,7 @@ impl Amounts {
 }
 
 /// The largest plausible amount of any unit, 10¹⁵. If a backend reports a larger amount, the usage
-/// counts as unknown.
+/// is treated as unknown.
 pub const MEASURE: u64 = 1_000_000_000_000_000;
 
 impl Budget {
@@ -210,6 +210,8 @@ impl Store {
     ///
     /// # Errors
     /// Returns the shortfall as the inner error if the run's reservation has too little left.
+    /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if the run has no open
+    /// reservation.
     pub fn reserve_request(
         &mut self,
         run: &RunId,
@@ -305,8 +307,8 @@ impl Store {
         Ok(self.view(|db| db.first(sql, [run], amounts))?.unwrap_or_default())
     }
 
-    /// Returns the amounts that a run can still use: its reservation minus the amounts that its
-    /// requests have used or reserved.
+    /// Returns the amounts that a run can still use: its open reservation minus the amounts that
+    /// its requests have used or reserved. Time is not subtracted.
     pub fn left_of(&self, run: &RunId) -> Result<Amounts> {
         self.view(|db| Ok(reserved_by(db, run)?.unwrap_or_default().less(used_by(db, run)?)))
     }
@@ -337,7 +339,7 @@ fn limit_stated(
 /// Without the increase, other runs could reserve the excess before the run is settled.
 fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     let run: RunId = db.value("SELECT run FROM requests WHERE id = ?1", [request.0])?;
-    // The sum of a thousand rows must still fit in a column.
+    // The sum of a thousand such amounts must still fit in a column.
     let held = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX).min(i64::MAX / 1024);
     let [calls, tokens, micros, _, ideas] = used_by(db, &run)?.array().map(held);
     db.change(

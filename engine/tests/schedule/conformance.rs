@@ -49,7 +49,7 @@ fn invalid_expressions_are_refused() {
         ("0 22-2 * * *", "backwards"),
         ("5/10 * * * *", "a step needs *"),
         ("*/0 * * * *", "at least 1"),
-        ("1,,2 * * * *", "between the commas"),
+        ("1,,2 * * * *", "an item of the list is empty"),
         ("0 0 ? * *", "in the day-of-month field"),
         ("0 0 * * L", "5L for the last Friday"),
         ("0 0 * * 5#6", "1 to 5"),
