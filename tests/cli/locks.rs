@@ -152,7 +152,7 @@ fn starter_settles_its_killed_run() {
     CommandOutput::of(first.wait_with_output().unwrap())
         .ends(1)
         .expect_text("lost")
-        .expect_text("died before it could settle");
+        .expect_text("died before the run finished");
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     assert_eq!(
         fixture.count("SELECT count(*) FROM runs"),

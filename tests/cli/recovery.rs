@@ -43,7 +43,7 @@ fn under_way(fixture: &Fixture) -> Daemon<'_> {
 /// each job's catch-up rule.
 #[track_caller]
 fn each_by_its_rule(fixture: &Fixture) {
-    let lost = "its process died before it could settle";
+    let lost = "its process died before the run finished";
     for (name, caught_up) in [("last", 1), ("all", 3), ("none", 0)] {
         let found = runs(fixture, name);
         assert_eq!(found[0], ("lost".to_owned(), lost.to_owned()), "{name}");
