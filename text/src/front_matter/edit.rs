@@ -67,9 +67,11 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
                 .peek()
                 .is_some_and(|next| next.starts_with([' ', '\t', '-']) && !next.trim().is_empty());
             let comment = after_value(rest).filter(|_| !continued)?;
+            // Quotes end a value even if no space follows them.
+            let space = if comment.starts_with('#') { " " } else { "" };
             let head = &bare[..bare.len() - rest.len()];
             return Some(format!(
-                "{}{head} {written}{comment}{}{}",
+                "{}{head} {written}{space}{comment}{}{}",
                 &text[..at],
                 &line[bare.len()..],
                 &text[at + line.len()..]
@@ -165,6 +167,7 @@ mod tests {
             ("a: 'x' # don't change", "a: b # don't change"),
             ("a: \"x\" # \"quoted\"", "a: b # \"quoted\""),
             ("a: # to do", "a: b # to do"),
+            ("a: \"x\"#why", "a: b #why"),
             ("a: null  # to do ", "a: b  # to do "),
         ] {
             let new = set(&format!("---\n{before}\n---\n"), "a", "b");
