@@ -63,7 +63,7 @@ pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
         }
         if let Some(there) = corpus.at(&path)
             && (!there.generated
-                || there.value("category") != Some(subject)
+                || there.value("category").map(plain) != Some(plain(subject))
                 || there.value("sources") == Some(key_of(&sources).as_str()))
         {
             continue;
@@ -77,7 +77,13 @@ pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
 /// Returns the `sources` field of a pattern with these sources.
 fn key_of(ids: &[impl AsRef<str>]) -> String {
     let ids: Vec<&str> = ids.iter().map(AsRef::as_ref).collect();
-    ids.join(", ").replace(['"', '\\'], "")
+    plain(&ids.join(", "))
+}
+
+/// Removes the characters that are escaped in front matter, so that a text equals its field.
+fn plain(text: &str) -> String {
+    let kept = text.chars().filter(|c| !matches!(c, '"' | '\\') && (!c.is_control() || *c == '\t'));
+    kept.map(|c| if c == '\t' { ' ' } else { c }).collect()
 }
 
 fn text(subject: &str, slug: &str, nodes: &[&Node], date: Date) -> String {
