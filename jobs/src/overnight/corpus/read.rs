@@ -25,10 +25,10 @@ pub struct ReadError {
 }
 
 /// Reads the five paths in `folder`, which is `.agents` or a staged copy of it. A path that is
-/// missing or inaccessible is treated as empty.
+/// missing is treated as empty.
 ///
 /// # Errors
-/// Returns an error if a folder cannot be listed or the work file cannot be read.
+/// Returns an error if one of the paths, a folder within them or the work file cannot be read.
 pub fn read(folder: &Path) -> Result<Corpus, ReadError> {
     let mut corpus = Corpus::default();
     for file in files(folder, &mut corpus.troubles)? {
@@ -139,7 +139,13 @@ pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Pla
                     break;
                 }
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // A file may be in the place of a folder above the path.
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                    ) =>
+                {
                     clean = false;
                     break;
                 }
