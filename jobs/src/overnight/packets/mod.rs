@@ -442,7 +442,6 @@ fn is_packet_id(id: &str) -> bool {
     hex.is_some_and(|hex| hex.len() == 16 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// Quotes a string as one word of a shell command.
 /// Replaces each placeholder with its value, quoted for the shell. A placeholder inside a value is
 /// not replaced, because its quotes would end those of the value.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
@@ -465,6 +464,7 @@ fn fill(template: &str, values: &[(&str, &str)]) -> String {
     out + rest
 }
 
+/// Quotes a string as one word of a shell command.
 pub fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
