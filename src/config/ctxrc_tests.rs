@@ -55,6 +55,14 @@ fn ctxrc_keys_map_to_settings() {
     let BackendKind::Command(own, child) = &backend.kind else { panic!("{backend:?}") };
     assert_eq!((own.program.as_str(), child.model.as_deref()), ("my-model", Some("fast")));
     assert_eq!(child.args, ["--json"]);
+    // The project's `runner.toml` overrides single settings of the section, or gives the backend
+    // another type and thereby replaces it.
+    let faster = of(ctxrc, "[backends.ctxrc]\nmodel = \"faster\"\n").unwrap();
+    assert_eq!(faster.backends["ctxrc"].kind.model(), Some("faster"));
+    assert_eq!(faster.backends["ctxrc"].kind.name(), "command");
+    let other = of(ctxrc, "[backends.ctxrc]\ntype = \"claude\"\n").unwrap();
+    assert_eq!(other.backends["ctxrc"].kind.name(), "claude");
+    assert_eq!(other.backends["ctxrc"].kind.model(), None);
     // The project's `runner.toml` overrides the section.
     let config =
         of(ctxrc, "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n")

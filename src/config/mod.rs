@@ -54,7 +54,7 @@ use runner_jobs::Kind;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use serde::de::DeserializeOwned;
-use toml::Table;
+use toml::{Table, Value};
 
 use crate::ui::Failure;
 use reader::Reader;
@@ -365,10 +365,26 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
             );
             return Err(wrong(&sources, &key, &why));
         }
-        merge(&mut merged, dream::under_our_names(table));
+        let table = dream::under_our_names(table);
+        replace_types(&mut merged, &table);
+        merge(&mut merged, table);
     }
     dream::complete(&mut merged);
     Ok((merged, sources))
+}
+
+/// Removes each backend to which a later layer gives another type. The settings of a backend of
+/// one type do not apply to another.
+fn replace_types(under: &mut Table, over: &Table) {
+    let (Some(Value::Table(under)), Some(Value::Table(over))) =
+        (under.get_mut("backends"), over.get("backends"))
+    else {
+        return;
+    };
+    under.retain(|name, earlier| {
+        let later = over.get(name).and_then(|later| later.get("type"));
+        later.is_none_or(|later| earlier.get("type") == Some(later))
+    });
 }
 
 /// Returns the first setting in a project's file that is allowed only in the user's file, and the
