@@ -102,7 +102,7 @@ pub fn edit(
     let rest = remain.len();
     let fresh = remain
         .into_iter()
-        .find(|mistake| !before.contains(&(mistake.key.clone(), unplaced(mistake.said()))));
+        .find(|mistake| !before.contains(&(mistake.key.clone(), mistake.reason())));
     match fresh {
         Some(mistake) => Err(refused(edit.changes, &mistake)),
         None => Ok((old, new, rest)),
@@ -113,12 +113,15 @@ pub fn edit(
 /// location refers to the new text, which is never written.
 fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
     let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
-    let why = unplaced(mistake.said());
-    let failure = Failure::configuration(format!("{}: {why}; nothing was written", all.join(", ")));
+    let (all, why) = (all.join(", "), mistake.reason());
     // The value itself is valid if the mistake is in another setting.
     match changes.iter().any(|change| change.key() == mistake.key) {
-        true => failure,
-        false => failure.hint(
+        true => Failure::configuration(format!("{all}: {why}; nothing was written")),
+        false => Failure::configuration(format!(
+            "{all}: {}: {why}; nothing was written",
+            mistake.key
+        ))
+        .hint(
             "runner config set KEY VALUE KEY VALUE ...   (changes settings that depend on each other; runner config edit also removes settings)",
         ),
     }
@@ -133,14 +136,7 @@ fn mistakes_in(sources: Sources) -> Result<Vec<ConfigMistake>, ConfigMistake> {
 /// Returns the existing errors without their locations, because the locations may change.
 fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
     let known = mistakes_in(sources.clone()).unwrap_or_default().into_iter();
-    known.map(|mistake| (mistake.key.clone(), unplaced(mistake.said()))).collect()
-}
-
-/// Strips the location and the key from an error message.
-fn unplaced(said: &str) -> String {
-    let mut parts = said.splitn(3, ": ");
-    let (first, second, third) = (parts.next(), parts.next(), parts.next());
-    third.or(second).or(first).unwrap_or_default().to_owned()
+    known.map(|mistake| (mistake.key.clone(), mistake.reason())).collect()
 }
 
 impl Edit<'_> {

@@ -165,10 +165,9 @@ impl ConfigMistake {
         }
     }
 
-    /// Returns the message without the drawing. If several errors have the same message, only one
-    /// is reported.
-    pub(super) fn said(&self) -> &str {
-        &self.said
+    /// Returns the description with the suggested name, without the location and the key.
+    pub(super) fn reason(&self) -> String {
+        self.why.to_string()
     }
 }
 
