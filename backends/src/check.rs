@@ -157,7 +157,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
 }
 
 /// Compares the configured context window with the one that the server reports. Returns `None` if
-/// they agree or the server reports none.
+/// the configured one fits, or if the server reports none.
 fn window(plan: &plan::EndpointPlan, found: &probe::Endpoint) -> Option<CheckItem> {
     let listed = found.models.iter().flatten().find(|it| probe::is_model(plan, &it.name))?;
     let window = listed.window?;

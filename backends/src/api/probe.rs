@@ -234,7 +234,9 @@ pub(super) fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<ListedModel>> 
     let list: Value = serde_json::from_slice(body).ok()?;
     let models = list["data"].as_array()?.iter().filter_map(|it| {
         let windows = [&it["max_model_len"], &it["context_length"], &it["meta"]["n_ctx"]];
-        let window = windows.into_iter().find_map(|window| window.as_u64().filter(|it| *it > 0));
+        let window = windows
+            .into_iter()
+            .find_map(|window| window.as_u64().filter(|it| (1..=u64::from(u32::MAX)).contains(it)));
         Some(ListedModel { name: it["id"].as_str()?.to_owned(), window })
     });
     Some(models.collect())

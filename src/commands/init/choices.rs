@@ -95,9 +95,10 @@ fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Optio
     if models.len() > SHOWN {
         show::notice(&format!("  and {} more", models.len() - SHOWN));
     }
-    let first = models.first().map_or("", |listed| listed.name.as_str());
-    let model = ask_until(ui, "Name of the model:", first, |text| {
-        !text.is_empty() && (models.is_empty() || models.iter().any(|listed| listed.name == text))
+    // Some of several models may only embed text, so none of them is suggested.
+    let only = chosen.only_model().unwrap_or_default();
+    let model = ask_until(ui, "Name of the model:", only, |text| {
+        !text.is_empty() && (models.is_empty() || chosen.has_model(text))
     });
     // At the end of the input, no model has been named.
     (!model.is_empty()).then_some((chosen, Some(model)))

@@ -61,6 +61,22 @@ impl DetectedBackend {
         !matches!(self.kind, "claude" | "codex")
     }
 
+    /// Returns the name of the model, if the API lists exactly one.
+    pub(super) fn only_model(&self) -> Option<&str> {
+        match self.models.as_slice() {
+            [one] => Some(&one.name),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the API lists the model. Ollama adds the tag `latest` to a name without a
+    /// tag.
+    pub(super) fn has_model(&self, name: &str) -> bool {
+        let tagged = format!("{name}:latest");
+        let is_ollama = self.kind == "ollama";
+        self.models.iter().any(|it| it.name == name || is_ollama && it.name == tagged)
+    }
+
     /// Returns the settings, as keys and TOML values, with which dream passes use this backend.
     pub(super) fn settings(&self, model: Option<&str>) -> Vec<(String, String)> {
         let mut settings = vec![("type", self.kind.to_owned())];

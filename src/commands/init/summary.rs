@@ -156,8 +156,7 @@ impl View for InitSummary {
 
 /// Returns the command that makes dream passes use a backend.
 fn command(found: &DetectedBackend) -> String {
-    let first = found.models.first().map(|listed| listed.name.as_str());
-    let model = found.needs_model().then(|| first.unwrap_or("MODEL"));
+    let model = found.needs_model().then(|| found.only_model().unwrap_or("MODEL"));
     let settings = found.settings(model);
     let words = ["runner", "config", "set"].map(str::to_owned).into_iter();
     let words = words.chain(settings.into_iter().flat_map(|(key, value)| [key, value]));
