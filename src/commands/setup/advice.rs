@@ -70,13 +70,13 @@ pub(super) fn credentials(
         let missing: Vec<&str> = named.filter(|name| !frozen.contains_key(*name)).collect();
         let own_file = backend.kind.env_file();
         lines.push(match (&backend.kind, missing.is_empty(), own_file) {
-            (BackendKind::Agent(..), true, None) => format!(
+            _ if missing.iter().any(|name| in_keyring(name).is_some()) => format!(
+                "{name}: the keyring may be locked at night; use a variable or a private file instead"
+            ),
+            (BackendKind::Agent(..) | BackendKind::Command(..), true, None) => format!(
                 "{name}: its program keeps a login under HOME; a key in a login keychain is not available at night"
             ),
             (_, true, None) => format!("{name}: no key is needed"),
-            (_, false, None) if missing.iter().any(|name| in_keyring(name).is_some()) => format!(
-                "{name}: the keyring may be locked at night; use a variable or a private file instead"
-            ),
             (_, _, Some(file)) => format!("{name}: its keys are read from {}", file.display()),
             (_, false, None) => format!(
                 "{name}: {} never saved by setup; write NAME=value lines to {} (chmod 600){}",
