@@ -22,13 +22,13 @@ pub(super) fn content(text: &str) -> Result<String, Failure> {
     if text != "-" {
         return Ok(text.to_owned());
     }
-    let mut read = String::new();
-    let input = io::stdin().lock().take(LARGEST + 1).read_to_string(&mut read);
-    match input {
+    let mut read = Vec::new();
+    match io::stdin().lock().take(LARGEST + 1).read_to_end(&mut read) {
         Ok(length) if length as u64 > LARGEST => {
             Err(Failure::data(format!("standard input has more than {LARGEST} bytes")))
         }
-        Ok(_) => Ok(read),
+        Ok(_) => String::from_utf8(read)
+            .map_err(|error| Failure::data(format!("standard input: {error}"))),
         Err(error) => Err(Failure::data(format!("standard input: {error}"))),
     }
 }
