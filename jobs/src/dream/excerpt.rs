@@ -7,7 +7,7 @@ use runner_engine::git::{Git, GitError};
 
 use crate::evidence::ProjectEvidence;
 
-/// Maximum length of the excerpt from a commit's changes, in bytes.
+/// Length at which an excerpt is complete, in bytes. The last line may exceed it.
 const LONGEST: usize = 4 * 1024;
 /// Maximum number of lines to include from each file.
 const LINES: usize = 40;
@@ -25,10 +25,11 @@ const QUOTE: usize = 8;
 pub(super) struct Excerpts(BTreeMap<String, String>);
 
 impl Excerpts {
-    /// Reads the changes of these commits, except those that touch more than [`BROAD`] files.
+    /// Reads the changes of these commits, except those that touch more than [`BROAD`] files. If
+    /// git exits with an error, the commits of that git command are left out.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git cannot be started.
+    /// Returns any other [`GitError`].
     pub(super) fn read(
         git: &Git,
         room: &ProjectEvidence,
@@ -54,7 +55,7 @@ impl Excerpts {
 
     fn parse(&mut self, out: &[u8], room: &ProjectEvidence) {
         let mut hash: Option<String> = None;
-        let (mut lines, mut skipped) = (0, false);
+        let (mut lines, mut skipped, mut in_hunk) = (0, false, false);
         for line in out.split(|byte| *byte == b'\n') {
             if let Some(found) = line.strip_prefix(b"\0") {
                 let found = String::from_utf8_lossy(found).into_owned();
@@ -66,15 +67,16 @@ impl Excerpts {
             let line = String::from_utf8_lossy(line);
             if let Some(paths) = line.strip_prefix("diff --git a/") {
                 let path = paths.split(" b/").next().unwrap_or(paths);
-                (lines, skipped) = (0, room.is_document(path));
+                (lines, skipped, in_hunk) = (0, room.is_document(path), false);
                 if !skipped && text.len() < LONGEST {
                     text.push_str(&format!("file {path}\n"));
                 }
                 continue;
             }
-            let content = line.starts_with(['+', '-', ' '])
-                && !line.starts_with("+++ ")
-                && !line.starts_with("--- ");
+            // The header of a file precedes its first hunk and also has lines that begin with these
+            // characters.
+            in_hunk |= line.starts_with("@@");
+            let content = in_hunk && line.starts_with(['+', '-', ' ']);
             if !content || skipped || lines >= LINES || text.len() >= LONGEST {
                 continue;
             }
@@ -119,12 +121,15 @@ mod tests {
         let out = format!(
             "\0{hash}\n\ndiff --git a/plan.md b/plan.md\n+++ b/plan.md\n@@ -0,0 +1 @@\n+paint every zebra crossing\n\
              diff --git a/src/a.rs b/src/a.rs\n--- a/src/a.rs\n+++ b/src/a.rs\n@@ -1 +1 @@\n fn old() {{}}\n\
-             +    let wait = jitter(attempt);\n-    let wait = 1;\n"
+             +    let wait = jitter(attempt);\n-    let wait = 1;\n\
+             --- the old retry rule\n"
         );
         let mut excerpts = Excerpts::default();
         excerpts.parse(out.as_bytes(), &room);
         let contain = |quote: &str| excerpts.contain(quote, [hash.as_str()]);
         assert!(contain("let wait = jitter(attempt);") && contain("+ let  wait=jitter(attempt)"));
+        // This line is a removed SQL comment, not the header of a file.
+        assert!(contain("-- the old retry rule"));
         for wrong in ["let wait = jitter(other);", "paint every zebra", "fn old() {}", "wait", ""] {
             assert!(!contain(wrong), "{wrong}");
         }
