@@ -39,8 +39,6 @@ const BOARD: usize = 4_000;
 pub(super) const STEPS: usize = 25;
 /// Maximum number of characters to show from the newest entry.
 const ENTRY: usize = 2_500;
-/// Maximum size of the board's file, and of its history, in bytes.
-const LARGEST_BOARD: u64 = 8 * 1024 * 1024;
 
 /// The newest entry with the findings of its audit.
 #[derive(Clone, Debug)]
@@ -62,9 +60,10 @@ pub struct Slice {
     pub newer: BTreeSet<String>,
     /// The hash of the commit that is checked out.
     pub head: Option<String>,
-    /// The first paragraph of the project's README.
+    /// The first paragraph of the project's README, if there is one.
     pub about: Option<String>,
-    /// Whether somebody other than runner has changed the board since the newest entry.
+    /// Whether somebody other than runner has changed the board since the newest entry, or there is
+    /// no entry.
     pub board_changed: bool,
     /// The digest of the board.
     pub board_digest: String,
@@ -90,7 +89,8 @@ pub struct Slice {
 /// Reads the four sources.
 ///
 /// # Errors
-/// Returns an error if git fails, or if the manifest or the board cannot be read.
+/// Returns an error if git fails, or if the manifest, the board, its history or the database cannot
+/// be read.
 pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut reported = Vec::new();
     let folder = manifest::folder(spec.agent.as_deref());
@@ -108,7 +108,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let newer = log::newer(&ctx.git, &commits, newest)?;
     commits.truncate(COMMITS);
     let whole = plan.as_deref().unwrap_or_default();
-    let history = ctx.files.inspect(board::PATH, LARGEST_BOARD)?;
+    let history = ctx.files.inspect(board::PATH, board::LARGEST)?;
     let history = BoardHistory::parse(&history.map(|(bytes, _)| bytes).unwrap_or_default());
     let board_changed =
         newest.is_none_or(|newest| is_board_changed(&history, newest, (&spec.board, whole)));
@@ -164,7 +164,7 @@ fn previous(
 
 fn plan(ctx: &Context<'_>, spec: &RemSpec) -> Result<Option<String>, JobError> {
     let path = &spec.board;
-    let Some((bytes, _)) = ctx.files.inspect(path, LARGEST_BOARD)? else {
+    let Some((bytes, _)) = ctx.files.inspect(path, board::LARGEST)? else {
         return Ok(None);
     };
     let text = String::from_utf8(bytes)
