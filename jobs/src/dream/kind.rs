@@ -12,9 +12,20 @@ use crate::kind::{Asks, BadSetting, Kind, Targets};
 use crate::reserved::reserved;
 use crate::{Context, Finished, JobError};
 
-/// Names that a dream job's folders must not have. The job's own folder is not in this list.
-const RESERVED: [&str; 8] =
-    [".git", ".runner", "runner.toml", "rem", "_steps.jsonl", ".claude", ".codex", ".mcp.json"];
+/// The reserved names that no path of a dream job may begin with. Unlike the list for other jobs,
+/// this list does not contain `dreams`, the job's own folder.
+const RESERVED: [&str; 10] = [
+    ".git",
+    ".runner",
+    "runner.toml",
+    ".ctxrc",
+    "rem",
+    "_steps.jsonl",
+    ".claude",
+    ".codex",
+    ".mcp.json",
+    ".warden",
+];
 
 impl Kind for DreamSpec {
     fn name(&self) -> &'static str {
