@@ -6,8 +6,9 @@
 //!                        └── once more, after all batches, with the reasons
 //! ```
 //!
-//! Each batch is handled separately: an unusable reply affects only the ideas of its batch, and an
-//! error stops further questions but does not end the pass.
+//! Each batch is handled separately, so an unusable reply affects only the ideas of its batch. An
+//! error stops further questions. It ends the pass only if the run was cancelled or the database
+//! cannot be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -58,7 +59,7 @@ pub(super) struct Answers {
     requests: u32,
 }
 
-/// Returns the first request of each batch.
+/// Returns the first request of each batch, with the number of ideas in it.
 pub(super) fn requests(
     ctx: &Context<'_>,
     facts: &QuestionFacts<'_>,

@@ -67,7 +67,8 @@ pub struct ClassifiedIdeas {
     pub compared: Option<(usize, usize)>,
 }
 
-/// Returns a time at which the idea at a path did not exist yet, in seconds since the epoch.
+/// A function that returns a time at which the idea at a path did not exist yet, in seconds since
+/// the epoch, or `None` if no such time is known.
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassifiedIdea {
@@ -90,7 +91,7 @@ impl ClassifiedIdea {
 }
 
 impl ClassifiedIdeas {
-    /// Returns the idea at `path`.
+    /// Returns the idea at `path`, if it was selected and could be read.
     pub fn of(&self, path: &str) -> Option<&ClassifiedIdea> {
         self.shown.iter().find(|one| one.path == path)
     }
@@ -207,8 +208,8 @@ fn others<'a>(
 
 /// Determines which idea each selected idea may be merged into. If two selected ideas match, the
 /// smaller one is merged into the larger; if their sizes are similar, the newer one is merged into
-/// the older. Two ideas are never merged into each other. An idea that was not selected already
-/// existed, so it is always the destination.
+/// the older. Two ideas are never merged into each other. If only one of them was selected, that
+/// one is merged into the other.
 fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,
@@ -235,7 +236,7 @@ fn destinations(
             into.insert((*path).to_owned(), best.path.clone());
         }
     }
-    // A merge into an idea that is itself merged would form a cycle or lead to an archived idea.
+    // A merge into an idea that is itself merged would form a cycle or change an archived idea.
     let moving: BTreeSet<String> = into.keys().cloned().collect();
     into.retain(|_, destination| !moving.contains(destination));
     into
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn merged_idea_is_no_merge_target() {
+    fn merged_idea_is_not_a_merge_target() {
         let found =
             decided(&[("a", 100, 1), ("b", 200, 1), ("c", 400, 1)], &[("a", "b"), ("b", "c")]);
         assert_eq!(found, [("b".to_owned(), "c".to_owned())]);

@@ -1,8 +1,8 @@
 //! Compares the candidates for an idea with the other notes of the project, if that may change the
-//! rule's verdict. Notes that are no longer ideas count too: a commit that finished an archived
-//! idea must not finish its sibling.
+//! rule's verdict. Notes that are no longer ideas are compared too: a commit that implemented an
+//! archived idea must not archive a sibling of that idea.
 //!
-//! The comparison is all or nothing: if one note cannot be read, the commit that belongs to it
+//! The comparison is all or nothing: if one note were left out, the commit that implemented it
 //! could archive another idea. This module must never read a note unless a verdict depends on it.
 
 use std::cell::OnceCell;

@@ -1,8 +1,8 @@
 //! `dreams/ledger.md`: the user's decisions on proposals.
 //!
-//! A line that is not `- {json}` is a user's note: it is kept but does not count as a decision.
-//! Runner only appends lines. To take a decision back, it appends a line with the decision
-//! `undone`, which reopens the proposal.
+//! A line that is not `- {json}` is a user's note, which is kept but is not a decision. Runner only
+//! appends lines. To take a decision back, it appends a line with the decision `undone`, which
+//! reopens the proposal.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub const UNDONE: &str = "undone";
 pub struct Decision {
     pub proposal_id: String,
     /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value introduced by a later
-    /// version also counts as a decision.
+    /// version is also a decision.
     pub decision: String,
     /// The action that was carried out, in the contract's terms.
     #[serde(default)]
@@ -123,8 +123,8 @@ impl Decisions {
         self.of(id, Some(targets_hash)).is_some()
     }
 
-    /// Returns the decision in force on a proposal with this content or, without a hash, with any
-    /// content.
+    /// Returns the latest decision in force on a proposal with this content or, without a hash,
+    /// with any content. Returns `None` if the proposal is undecided.
     pub fn of(&self, id: &str, targets_hash: Option<&str>) -> Option<&Decision> {
         let all = self.by_id.get(id)?;
         all.iter().rev().find(|one| one.covers(targets_hash))

@@ -1,5 +1,5 @@
-//! Selects the ideas that a pass shows: those whose content has changed since it was last triaged,
-//! least recently shown first. The module is pure.
+//! Selects the ideas that a pass shows: by default, those whose content has changed since it was
+//! last triaged, least recently shown first. The module is pure.
 
 use std::collections::BTreeSet;
 
@@ -13,17 +13,17 @@ use super::state::DreamState;
 pub struct Delta {
     /// Indices of the selected ideas, in the order in which they are shown.
     pub selected: Vec<usize>,
-    /// Number of other changed ideas, left for the next pass.
+    /// Number of ideas that exceed the limit and are left for the next pass.
     pub waiting: usize,
     /// Number of unchanged ideas.
     pub unchanged: usize,
-    /// Indices of the changed ideas that are set aside.
+    /// Indices of the ideas that are not selected because they are set aside.
     pub parked: Vec<usize>,
     /// Number of unchanged ideas that are selected because their evidence changed. They come last
     /// among the selected ideas.
     pub moved: usize,
-    /// Number of unchanged ideas whose evidence changed, but which are not selected, because they
-    /// are set aside or exceed the limit.
+    /// Number of unchanged ideas that are not selected although their evidence changed, because
+    /// they are set aside or exceed the limit.
     pub deferred: usize,
 }
 
@@ -53,7 +53,8 @@ impl Delta {
 }
 
 /// Selects at most `max` of `ideas`, least recently shown first. Ideas that were shown at the same
-/// time, or never, are ordered by path.
+/// time, or never, are ordered by path. An idea that is set aside is selected only if `selection`
+/// names it.
 pub fn select(
     ideas: &[Idea],
     state: &DreamState<'_>,

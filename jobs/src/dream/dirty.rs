@@ -36,7 +36,7 @@ const IN_PROGRESS: [(&str, &str); 6] = [
 /// if the pass need not wait.
 ///
 /// # Errors
-/// Returns an error if git fails.
+/// Returns an error if git fails or the project's folder cannot be opened.
 pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     let mut found = Vec::new();
     let folder = git.path(&["--git-dir"])?;
@@ -84,9 +84,9 @@ fn without_own(
     Ok(())
 }
 
-/// Returns the changed ideas that were saved within the quiet time, and the time when the last of
-/// them stops being recent. Returns `None` if there are no such ideas. A modification time far in
-/// the future is ignored.
+/// Finds the selected ideas that were saved within the quiet time. Returns the time when the quiet
+/// time of the last of them ends, and their names. Returns `None` if there are no such ideas. A
+/// modification time far in the future is ignored.
 pub(super) fn just_changed(
     ideas: &[Idea],
     selected: &[usize],
@@ -106,10 +106,10 @@ pub(super) fn just_changed(
     (!names.is_empty()).then_some((until, names))
 }
 
-/// Defers a scheduled pass while one of the selected ideas is being written.
+/// Defers a pass that was not started manually while a selected idea is being written.
 ///
 /// # Errors
-/// Returns [`JobError::Wait`] if an idea changed within [`DreamSpec::quiet_minutes`].
+/// Returns [`JobError::Wait`] if a selected idea was saved within [`DreamSpec::quiet_minutes`].
 pub(super) fn wait_for_writer(
     ctx: &Context<'_>,
     spec: &DreamSpec,

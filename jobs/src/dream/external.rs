@@ -95,7 +95,8 @@ impl ExternalRequests {
         write_atomic(&Self::path(cache, spec), &bytes, 0o600)
     }
 
-    /// Adds a request. The oldest one is dropped if there are too many.
+    /// Adds a request, which replaces a request with the same id. Drops the oldest requests beyond
+    /// `WAITING`.
     pub fn add(&mut self, request: ExternalRequest) {
         self.remove(&request.id);
         self.0.push(request);
@@ -256,7 +257,7 @@ impl Submission {
     }
 
     /// Replaces the current offer with the offer of the request. An idea whose content differs from
-    /// the content that the request showed counts as changed.
+    /// the content that the request showed is then treated as changed.
     pub(super) fn restore(&self, room: &ProjectEvidence, judged: &mut ClassifiedIdeas) {
         let offered = &self.request.offered;
         judged.offer.destinations.clone_from(&offered.destinations);
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn same_offer_is_the_same_request() {
+    fn equal_offers_have_the_same_id() {
         let mut all = ExternalRequests::default();
         for content in ["a", "b", "a"] {
             all.add(request(content));

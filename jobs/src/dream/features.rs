@@ -199,8 +199,8 @@ impl Features {
         self.boxes.0 > 0 && self.boxes.1 > 0
     }
 
-    /// Returns whether the idea describes work in several phases, which a single commit rarely
-    /// completes.
+    /// Returns whether the idea describes work in at least three phases, which a single commit
+    /// rarely completes.
     pub fn phased(&self) -> bool {
         self.phases >= 3
     }
@@ -208,8 +208,8 @@ impl Features {
     /// The maximum value of [`Features::actionable`].
     pub const POINTS: usize = 7;
 
-    /// Returns a score for how actionable the text is. It depends on what the text asks for and not
-    /// on its length.
+    /// Returns a score for how actionable the text is. The score depends on what the text asks for
+    /// and not on the length of the text.
     pub fn actionable(&self) -> usize {
         let asking = self.asking.min(3);
         let lists = usize::from(self.items >= 3);

@@ -6,8 +6,8 @@
 //!                              └─no──> read ──> idea | runner's own | trouble
 //! ```
 //!
-//! This module must never open a file twice or keep its text. A pass over 100,000 unchanged ideas
-//! only walks the tree and compares stat data.
+//! An inventory must never open a file twice or keep its text. For 100,000 unchanged ideas, it only
+//! walks the tree and compares stat data.
 
 use std::io::Read;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub struct Inventory {
     /// The new content of the cache, if it must be rewritten.
     #[serde(skip)]
     pub cache: Option<Vec<u8>>,
-    /// The digest of the current content of the cache.
+    /// The digest of the current content of the cache; `None` if the cache has no content.
     #[serde(skip)]
     pub cache_digest: Option<Digest>,
 }
@@ -162,7 +162,7 @@ impl ReadProblem {
 }
 
 /// Reads ideas below an open folder. It follows no links, enters no mounts, opens no devices and
-/// never reads more of a file than its limit.
+/// returns no file that is longer than its limit.
 #[derive(Debug)]
 pub struct Reader {
     fs: RealFs,
@@ -171,7 +171,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the project's folder. At most `most` bytes of a file are read.
+    /// Opens the project's folder. Files of more than `most` bytes are refused.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be opened.

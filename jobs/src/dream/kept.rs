@@ -1,4 +1,4 @@
-//! Decides which answers of a pass are kept, and updates the state accordingly.
+//! Decides which answers of a pass are kept, and computes the updates to the state.
 //!
 //! This module must never keep an answer about content that has changed since it was shown. It is
 //! pure, except that it reads the ideas again.
@@ -14,7 +14,8 @@ use super::pass_summary::PassSummary;
 use super::proposal::{Offer, Proposal};
 use super::state::{DreamState, IdeaUpdate, Triaged};
 
-/// Returns the shown ideas and used destinations whose content has changed since it was offered.
+/// Returns the shown ideas and used destinations whose content has changed since it was offered, or
+/// can no longer be read.
 pub(super) fn changed_meanwhile<'a>(
     reader: &Reader,
     offer: &'a Offer,
@@ -32,7 +33,8 @@ pub(super) fn changed_meanwhile<'a>(
         .collect()
 }
 
-/// Returns the proposals to publish: those about unchanged content that are still undecided.
+/// Returns the proposals to publish: those about unchanged content that are still undecided. Counts
+/// the others in `reported`.
 pub(super) fn undecided(
     proposals: Vec<Proposal>,
     changed: &BTreeSet<&str>,

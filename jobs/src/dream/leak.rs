@@ -39,7 +39,7 @@ pub enum Leak {
 /// Checks whether `path`, relative to the project, may be written without leaking.
 ///
 /// # Errors
-/// Returns a [`Leak`] with the reason if the path may not be written.
+/// Returns a [`Leak`] with the reason if the path may not be written, or if git fails.
 pub fn check(git: &Git, path: &str) -> Result<(), Leak> {
     let refuse = |why: String| Leak::Path { path: path.to_owned(), why };
     let target = RelPath::new(path).map_err(|bad| refuse(bad.to_string()))?;

@@ -79,11 +79,11 @@ use state::DreamState;
 use state_file::StateFile;
 use world::{SeenEvidence, Unchanged};
 
-/// Maximum size of the state file and of the decisions file, in bytes.
+/// Maximum size of the state file, the decisions file and each file read for a review, in bytes.
 const LONGEST: u64 = 256 * 1024 * 1024;
 /// The recording key for the list of all ideas.
 const SURVEY: &str = "survey";
-/// The recording key for the ideas that are set aside.
+/// The recording key for the quarantine.
 const PARKED: &str = "parked";
 /// The recording key for the evidence seen by earlier passes.
 const SEEN: &str = "seen";
@@ -91,11 +91,12 @@ const SEEN: &str = "seen";
 /// Runs one pass.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if there is no idea to examine, [`JobError::Wait`] if an idea is
-/// being written, and a failure of class `malformed` if the replies contain no valid proposal, of
-/// class `environment` if the state file is invalid, or of class `guard` if a target is canonical
-/// or could be committed. Also returns any backend, git or budget error that left no proposal. In
-/// all these cases nothing is published.
+/// Returns [`JobError::Nothing`] if no idea needs an answer, and [`JobError::Wait`] if a selected
+/// idea has just been saved. Returns a failure of class `malformed` if the replies contain no valid
+/// proposal, of class `environment` if a setting, the submission or the state file is invalid or no
+/// selected idea can be read, and of class `guard` if a target is canonical or could be committed.
+/// Also returns git, database and file errors, and any backend or budget error that left no
+/// proposal. In all these cases nothing is published.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let file = StateFile::default();
@@ -200,7 +201,7 @@ impl PassEvidence<'_> {
         QuestionFacts { room: &self.room, excerpts, neighbours, project }
     }
 
-    /// Records which ideas got a valid answer and which did not.
+    /// Updates the quarantine with the answers, and reports which shown ideas are now set aside.
     fn note_answers(
         &mut self,
         ctx: &Context<'_>,
@@ -377,7 +378,7 @@ fn ground<'a>(
     })
 }
 
-/// Returns the report of a pass that has selected its ideas and not judged them yet.
+/// Returns the report of a pass that has selected its ideas but has not yet judged them.
 fn begun(
     (ctx, spec): (&Context<'_>, &DreamSpec),
     survey: &inventory::Inventory,
@@ -395,7 +396,7 @@ fn begun(
     })
 }
 
-/// Returns the ideas that are set aside and the evidence seen by earlier passes.
+/// Returns the quarantine and the evidence seen by earlier passes.
 fn remembered(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Quarantine, SeenEvidence), JobError> {
     Ok(match ctx.recording.replays() {
         true => (recalled(&ctx.recording, PARKED)?, recalled(&ctx.recording, SEEN)?),
@@ -555,7 +556,8 @@ fn recalled<T: serde::de::DeserializeOwned>(
     serde_json::from_value(answer.facts).map_err(|error| wrong(&error))
 }
 
-/// Lists the ideas and stores the stat cache. A failure to store the cache only costs time.
+/// Lists the ideas, and stores the stat cache if the run keeps caches. A failure to store the cache
+/// only costs time.
 fn take_inventory(
     files: &RunFiles<'_>,
     spec: &DreamSpec,

@@ -36,8 +36,8 @@ fn found(ctx: &Context<'_>, judged: &ClassifiedIdeas) -> Result<FoundNotes, Memo
     Ok(notes)
 }
 
-/// Adds to each idea the notes that sessions left about it. If the memory cannot be read, returns
-/// the reason; this never fails a pass.
+/// Adds to each idea the notes that sessions left about that idea. Returns the reason if the memory
+/// cannot be read.
 pub(super) fn add(ctx: &Context<'_>, judged: &mut ClassifiedIdeas) -> Option<String> {
     let mut notes = match found(ctx, judged) {
         Ok(notes) => notes,

@@ -1,7 +1,7 @@
 //! The human-readable report of a pass: headline, lines, figures, and why it is incomplete.
 //!
-//! This module only formats text. It must never leave out ideas that were refused or dropped, or
-//! that could not be read: a silent omission is a bug.
+//! This module only formats text. It must never leave out a proposal that was refused or dropped,
+//! or a file that could not be read: a silent omission is a bug.
 
 use runner_engine::outcome::Class;
 use runner_text::counted;
@@ -22,7 +22,7 @@ pub(super) struct PassSummary {
     pub(super) troubles: Vec<WalkProblem>,
     /// Number of files that were left out because runner wrote them.
     pub(super) own: usize,
-    /// Number of changed ideas left for the next pass.
+    /// Number of ideas that a limit leaves for the next pass.
     pub(super) waiting: usize,
     /// The number of other ideas that were searched for duplicates and the total number of other
     /// ideas; `None` if all were searched.

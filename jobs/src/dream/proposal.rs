@@ -63,7 +63,7 @@ pub enum Confidence {
     High,
     /// The proposal is far more likely right than wrong.
     Med,
-    /// The proposal is worth a look.
+    /// The proposal may be right.
     Low,
 }
 
@@ -208,7 +208,7 @@ pub fn check(
         let proposal = element.and_then(|value| one(value, offer)).and_then(|(proposal, quote)| {
             let source = &proposal.targets[0];
             match seen.get(source) {
-                Some(id) => Err(format!("{source:?} has a proposal already, {id}")),
+                Some(id) => Err(format!("{source:?} already has a proposal, {id}")),
                 None => {
                     seen.insert(source.clone(), proposal.id.clone());
                     if let Some(quote) = quote.filter(|quote| !quote.trim().is_empty()) {
@@ -516,7 +516,7 @@ mod tests {
         assert_eq!(found.proposals.len(), 1);
         assert_eq!(found.proposals[0].status, IdeaStatus::Sidenote);
         let why = &found.refused[1].why;
-        assert!(why.contains("has a proposal already"), "{why}");
+        assert!(why.contains("already has a proposal"), "{why}");
         assert!(why.contains(&found.proposals[0].id), "{why}");
     }
 

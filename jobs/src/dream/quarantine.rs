@@ -7,8 +7,8 @@
 //!
 //! The file is in the project's cache and not in `state.json`, for three reasons: it describes
 //! answers and not ideas, it must also be updated when a pass fails and publishes nothing, and
-//! losing the file costs only three more questions. This module must never park an idea silently:
-//! every pass names the parked ideas.
+//! losing the file costs at most three more questions about each idea. This module must never park
+//! an idea silently: every pass names the parked ideas.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -68,12 +68,14 @@ impl Quarantine {
         self.0.remove(path);
     }
 
-    /// Returns the time when the idea was last shown without a valid answer.
+    /// Returns the time when the idea was last shown without a valid answer, or `None` if no such
+    /// time is recorded.
     pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
         self.0.get(path).map(|known| known.surfaced)
     }
 
-    /// Records that an idea with this content was shown, without counting an answer.
+    /// Records that an idea with this content was shown. Does not change the number of unusable
+    /// answers about this content.
     pub fn note_shown(&mut self, path: &str, hash: Digest, now: Timestamp) {
         let known = self.0.remove(path).filter(|known| known.hash == hash);
         let answers = known.map_or(0, |known| known.answers);

@@ -1,9 +1,10 @@
 //! Builds a pass's questions: evidence in fences, the rule-based answer, and the list of permitted
 //! choices.
 //!
-//! The instructions are runner's own text. The content of a note, a path or a commit appears only
-//! between fences that it cannot close, or in the offer as plain data. The question offers no
-//! tools. This module must never put text from a source into the instructions.
+//! The instructions are runner's own text. The text of an idea or a commit appears only between
+//! fences that it cannot close. Paths and hashes also appear, as plain data, in the offer, the
+//! schema and the rule-based answer. The question offers no tools. This module must never put text
+//! from a source into the instructions.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +22,7 @@ use crate::frame::Frame;
 
 /// Number of neighbours whose text is shown.
 const SHOWN_NEIGHBOURS: usize = 3;
-/// Minimum score for a neighbour to be shown.
+/// Minimum score for a neighbour to be shown, unless it is almost certainly the same idea.
 const LIKE: f64 = 0.15;
 /// Number of candidates that are shown with their message and their whole excerpt.
 const IN_FULL: usize = 2;
@@ -55,7 +56,8 @@ pub struct QuestionFacts<'a> {
     pub project: &'a str,
 }
 
-/// Restores the rule's full evidence if an answer repeats the shortened evidence from a request.
+/// Restores the rule's full evidence if an answer repeats the shortened evidence from a request. If
+/// the answer's status is `implemented`, also adds the unmet items to the rationale.
 pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Redactor) -> Proposal {
     let given = redactor.redact(&verdict.bare);
     if proposal.evidence == clean(&given, LONGEST) {
@@ -70,7 +72,8 @@ pub fn with_words(mut proposal: Proposal, verdict: &RuleVerdict, redactor: &Reda
 }
 
 /// Divides ideas, in order, into questions that fit into a backend's window, which is given in
-/// tokens. Returns the number of ideas in each question.
+/// tokens. Returns the number of ideas in each question. Without a window, one question contains
+/// all ideas.
 pub(super) fn batches(
     facts: &QuestionFacts<'_>,
     shown: &[&ClassifiedIdea],
@@ -263,7 +266,7 @@ fn schema(room: &ProjectEvidence, shown: &[&ClassifiedIdea], offer: &Offer) -> V
 }
 
 /// Describes the evidence about one idea: the rule-based answer, the candidates with their changes,
-/// the idea's items, and the neighbours with their text.
+/// the idea's items, the paths, the session notes, and the neighbours with their text.
 fn about(facts: &QuestionFacts<'_>, one: &ClassifiedIdea) -> String {
     let room = facts.room;
     let mut lines = vec![format!(
@@ -380,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn ideas_are_divided_by_the_window() {
+    fn ideas_are_divided_to_fit_the_window() {
         let room = ProjectEvidence::of(Vec::new(), Vec::new());
         let (excerpts, neighbours) = (Excerpts::default(), BTreeMap::new());
         let (room, project) = (&room, "");

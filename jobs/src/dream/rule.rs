@@ -68,11 +68,12 @@ pub const ALSO: f64 = 0.85;
 pub const CITED: usize = 3;
 /// Minimum number of items in an idea for unmet items to lower the confidence.
 pub const ITEMS: usize = 3;
-/// Minimum number of points for an idea to be worth promoting (see [`Features::actionable`]).
+/// Number of points at which an idea is worth promoting even if nothing else shows that it asks for
+/// something (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
 /// An idea asks for something if it has at least one request per this number of words.
 pub const WORDS_PER_REQUEST: usize = 40;
-/// Minimum share of first-person words at which a long idea without a request counts as a story.
+/// Minimum share of first-person words in a story.
 pub const TELLING: f64 = 0.025;
 /// Minimum number of words in a story.
 pub const STORY: usize = 200;
@@ -141,7 +142,7 @@ pub struct RuleVerdict {
     pub status: IdeaStatus,
     /// The action that the rule proposes.
     pub action: Action,
-    /// The destination of a merge.
+    /// The destination of a merge; `None` for any other action.
     pub into: Option<String>,
     /// The evidence for the verdict, in a form that anyone can verify.
     pub evidence: String,

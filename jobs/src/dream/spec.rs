@@ -42,7 +42,7 @@ pub struct DreamSpec {
     /// The folder with proposals, state and decisions.
     #[serde(deserialize_with = "read_folder")]
     pub dreams: String,
-    /// The folder for archived ideas, which are not read.
+    /// The folder for archived ideas, which a pass does not examine.
     #[serde(deserialize_with = "read_folder")]
     pub done: String,
     /// The folder for promoted ideas.
@@ -51,14 +51,14 @@ pub struct DreamSpec {
     /// The maximum number of ideas shown in one pass.
     #[schemars(range(min = 1))]
     pub max_ideas: usize,
-    /// The maximum size of an idea. Longer ideas are recorded but not shown.
+    /// The maximum size of an idea. Longer ideas are reported but not read.
     #[serde(deserialize_with = "Size::bytes")]
     #[schemars(with = "Size")]
     pub max_idea_bytes: u64,
     /// An idea that changed within this number of minutes defers a pass that was not started
     /// manually.
     pub quiet_minutes: u32,
-    /// Files that neither a pass nor an accept may write.
+    /// Files and folders that neither a pass nor an accepted proposal may write.
     pub canonical: Vec<String>,
     /// Whether the text of ideas must be kept out of git. Default: true if git ignores the ideas
     /// folder. Accepting a private idea requires --publish if its text would be written to a path
@@ -136,8 +136,8 @@ impl DreamSpec {
         Ok(())
     }
 
-    /// Returns the entry of `canonical` that forbids a write to this path: the path itself, or a
-    /// folder above it.
+    /// Returns the entry of `canonical` that forbids a write to this path: the path itself or a
+    /// folder above it, or `None` if there is no such entry.
     pub fn canonical_over(&self, path: &str) -> Option<&str> {
         let over = |listed: &&String| {
             let rest = path.strip_prefix(listed.as_str());

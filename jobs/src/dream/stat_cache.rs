@@ -1,8 +1,9 @@
-//! A cache of what the last read of each idea found, so that unchanged ideas are not opened.
+//! A cache of the kind and the digest of each file in the ideas folder, so that unchanged ideas are
+//! not opened.
 //!
-//! The cache is a file in runner's cache folder, never in the tree. The file may be missing,
-//! damaged or from another version at any time; in all these cases it counts as missing. The cache
-//! must never cause an error, and must never return a digest for content that was not read.
+//! The cache is a file in runner's cache folder, never in the tree. If the file is missing, damaged
+//! or from another version, the cache is empty. The cache must never cause an error, and must never
+//! return a digest for content that was not read.
 //!
 //! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
 //! trusted if its file changed when the cache was written or later, because the file may have
@@ -141,7 +142,7 @@ pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) ->
     bytes
 }
 
-/// Returns the digest at the end of a cache file.
+/// Returns the digest at the end of a cache file, or `None` if the file is too short.
 pub fn digest_of(bytes: &[u8]) -> Option<Digest> {
     bytes.last_chunk().map(|raw| Digest::from_bytes(*raw))
 }

@@ -62,7 +62,7 @@ struct Needed<'a> {
     first_seen: BorrowedText<'a>,
 }
 
-/// A string, borrowed from the file where possible; `None` if the value is not a string.
+/// A string, borrowed from the file where possible; `None` if the value is null or missing.
 /// (`Option<Cow>` would copy.)
 #[derive(Default)]
 struct BorrowedText<'a>(Option<Cow<'a, str>>);
@@ -96,7 +96,7 @@ pub struct IdeaUpdate {
     pub at: Timestamp,
     /// Whether the idea was shown.
     pub shown: bool,
-    /// The content covered by a valid answer. With `None`, the idea remains selected.
+    /// The content covered by a valid answer. `None` leaves the recorded hash unchanged.
     pub triaged: Option<Triaged>,
 }
 
@@ -116,7 +116,7 @@ pub struct Triaged {
 pub struct Mark {
     /// `active`, `archived`, `promoted` or `merged`.
     pub status: String,
-    /// The content that counts as triaged from now on. `None` leaves the recorded hash unchanged.
+    /// The hash of the content to record as triaged. `None` leaves the recorded hash unchanged.
     pub hash: Option<String>,
     /// The event that is added to `history`.
     pub happened: Value,
@@ -127,7 +127,7 @@ pub struct Mark {
 pub struct IdeaRecord {
     /// The status of the idea, if the value is a string.
     pub status: Option<String>,
-    /// The digest of the content that was last triaged.
+    /// The digest of the content that was last triaged, if any was.
     pub hash: Option<Digest>,
 }
 
@@ -135,7 +135,8 @@ impl<'a> DreamState<'a> {
     /// Parses a state file. A blank file yields an empty state.
     ///
     /// # Errors
-    /// Returns an error if the file is not an array of objects with a `path`.
+    /// Returns an error if the file is not an array of objects with a `path`, or if a hash or a
+    /// time is neither a string nor null.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, BadState> {
         let text = std::str::from_utf8(bytes)
             .map_err(|error| BadState(format!("it is not UTF-8: {error}")))?;
@@ -198,9 +199,10 @@ impl<'a> DreamState<'a> {
         self.entries.is_empty()
     }
 
-    /// Returns the digest of the most recently triaged content of the idea at `path`. `hint` is the
-    /// index of the first idea to check and is set to the index of the next idea. A caller that
-    /// makes queries in path order starts with 0 and passes the same variable to each call.
+    /// Returns the digest of the most recently triaged content of the idea at `path`, if any was.
+    /// `hint` is the index of the first idea to check and is set to the index of the next idea. A
+    /// caller that makes queries in path order starts with 0 and passes the same variable to each
+    /// call.
     pub fn triaged(&self, path: &str, hint: &mut usize) -> Option<Digest> {
         let guess = if self.by_path.is_empty() {
             self.entries.get(*hint)
@@ -269,7 +271,7 @@ impl<'a> DreamState<'a> {
         self.by_path.get(place).map_or(place, |at| *at as usize)
     }
 
-    /// Returns the recorded state of the idea at `path`.
+    /// Returns the recorded state of the idea at `path`, or `None` if the idea has no entry.
     pub fn standing(&self, path: &str) -> Option<IdeaRecord> {
         let entry = &self.entries[self.find(path)?];
         let keys = Keys::of(&self.text[entry.range.clone()]);
@@ -329,7 +331,7 @@ impl<'a> DreamState<'a> {
 fn end<'a>(text: &str, at: usize, mut state: DreamState<'a>) -> Result<DreamState<'a>, BadState> {
     let after = skip_space(text, at + 1);
     if after != text.len() {
-        return Err(BadState(format!("there is more after the array, at byte {after}")));
+        return Err(BadState(format!("unexpected text after the array, at byte {after}")));
     }
     let path = |at: &u32| &state.entries[*at as usize].path;
     if !state.entries.is_sorted_by(|a, b| a.path < b.path) {

@@ -56,7 +56,7 @@ impl StateFile {
     }
 
     /// Records that the state file covers all ideas in a stat cache. Does nothing if this pass has
-    /// not read the file.
+    /// not read the file or keeps no caches.
     pub(super) fn mark(&self, ctx: &Context<'_>, cache: Digest) {
         let stat = self.content.get().and_then(|content| content.stat);
         if let Some(state) = stat.filter(|_| ctx.files.keeps_caches() && !ctx.recording.replays()) {
@@ -76,7 +76,8 @@ pub(super) fn parse<'a>(
     DreamState::parse(file.bytes(ctx, spec)?).map_err(|bad| bad_state(spec, &bad))
 }
 
-/// Reads the current state file and its digest.
+/// Reads the current state file. Returns its content, which is empty if there is no file, and the
+/// content that a publication may replace.
 pub(super) fn read(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expect), JobError> {
     Ok(match read_own(ctx, &spec.state_path())? {
         // Staging hashes the whole file again, so a publication replaces only the content that was

@@ -3,7 +3,7 @@
 //! The walk follows no symbolic link, so there are no loops and nothing outside the project is
 //! read. An entry that has the name of an idea but cannot be one is reported as a [`WalkProblem`];
 //! it never ends the walk. The walk must never skip such an entry silently. Two threads share the
-//! stat calls, because a pass over 100,000 unchanged ideas spends its time on them.
+//! stat calls, because a pass over 100,000 unchanged ideas spends most of its time on these calls.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -84,7 +84,7 @@ pub struct IdeaFile {
     pub stat: Stat,
 }
 
-/// The files that the walk found, both lists sorted by path.
+/// The result of a walk. Both lists are sorted by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Walked {
     /// Files that may be ideas.

@@ -2,8 +2,8 @@
 //!
 //! When `HEAD` has moved since the last pass, the rule judges the unchanged ideas again, without a
 //! model. An idea is selected if the rule now finds that a commit has implemented it and did not
-//! find that commit before. The record of the last pass is a cache: if it is missing, all ideas are
-//! judged again.
+//! find that commit before. The record of the last pass is a cache: if it is missing, all unchanged
+//! ideas are judged again.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ use crate::evidence::{ProjectEvidence, places};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenEvidence {
-    /// The commit that was checked out; `None` if ideas found in that pass are still waiting.
+    /// The commit that was checked out in the last pass; `None` if ideas found in that pass are
+    /// still waiting, or if there was no commit.
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,
@@ -45,7 +46,8 @@ impl SeenEvidence {
         cache.join(format!("dream-evidence-{}.json", spec.folders_digest()))
     }
 
-    /// Reads the record. A missing or damaged file yields an empty record.
+    /// Reads the record, or the record that replaces it if its proposals were published. A missing
+    /// or damaged file yields an empty record.
     pub(super) fn load(files: &RunFiles<'_>, spec: &DreamSpec) -> Self {
         let bytes = read_host(Self::path(files.cache(), spec), DOCUMENT).unwrap_or_default();
         let mut seen: Self = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -61,7 +63,8 @@ impl SeenEvidence {
         }
     }
 
-    /// Replaces this record by `next` if the proposals at this path are published.
+    /// Returns this record with `next`, which replaces it once the proposals at this path are
+    /// published.
     pub(super) fn then(self, proposals: String, next: Self) -> Self {
         Self { next: Some((proposals, Box::new(next))), ..self }
     }
@@ -74,8 +77,7 @@ impl SeenEvidence {
         }
     }
 
-    /// Records the commit that has implemented an idea according to the rule, or that there is
-    /// none.
+    /// Records which commit, if any, has implemented an idea according to the rule.
     pub(super) fn note(&mut self, room: &ProjectEvidence, one: &ClassifiedIdea) {
         let archived = one.verdict.action == Action::Archive;
         let hash = one.verdict.commits.first().filter(|_| archived);

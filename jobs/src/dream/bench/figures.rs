@@ -1,7 +1,5 @@
 //! The figures from a measurement: the confusion matrix, the F1 scores, and the figures for the
 //! history before each idea was done.
-//!
-//! This module contains only arithmetic.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +67,7 @@ pub struct Past {
     pub ideas: usize,
     /// The ideas that were proposed for archiving even though they were not yet done.
     pub archived: Vec<String>,
-    /// The share of ideas that were proposed for archiving.
+    /// The share of ideas that were proposed for archiving; `None` without ideas.
     pub rate: Option<f64>,
 }
 

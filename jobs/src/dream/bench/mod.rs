@@ -27,7 +27,7 @@ use crate::evidence::{Evidence, ProjectEvidence, places};
 pub use figures::{Classes, Past};
 use truth::Label;
 
-/// The result of a measurement.
+/// The result of a measurement. A share of no ideas is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Number of ideas that were judged.
@@ -52,10 +52,11 @@ pub struct Figures {
     pub hits: Hits,
     /// The figures for ideas with known duplicates.
     pub duplicates: Duplicates,
-    /// Ideas that were proposed for archiving even though no label gives their class or marks them
-    /// as open. The user has to read them.
+    /// Labelled ideas that were proposed for archiving even though their label neither gives a
+    /// class nor marks them as open. The user has to read them.
     pub unlabelled_archived: Vec<String>,
-    /// The figures for the history before the first known commit of each idea.
+    /// The figures for the history before the first known commit of each idea, if the caller
+    /// requested them.
     pub past: Option<Past>,
 }
 
@@ -224,8 +225,8 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit. The `others` are compared as
-/// they are now.
+/// Returns the evidence about an idea before its first known commit, or `None` if no such commit is
+/// in the history. The `others` are compared as they are now.
 fn before(
     room: &ProjectEvidence,
     label: &Label,

@@ -50,7 +50,7 @@ pub(super) struct ChangedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IdeaState {
     pub path: String,
-    /// The status of the idea; `None` if it was not known.
+    /// The status of the idea; `None` if `state.json` had no entry or no status for it.
     pub status: Option<String>,
     /// The digest of the triaged content; `None` if there was none.
     pub hash: Option<Digest>,
@@ -63,7 +63,7 @@ pub(super) struct DecisionRecord {
     pub decision: Decision,
     /// All changed files except the decisions and the state.
     pub changes: Vec<ChangedFile>,
-    /// The affected ideas that `state.json` contained, as they were before the act.
+    /// The affected ideas, as `state.json` recorded them before the act.
     pub state: Vec<IdeaState>,
 }
 

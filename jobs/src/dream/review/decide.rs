@@ -68,7 +68,7 @@ pub enum DecisionInput {
         /// The destination of a merge, if it differs from the proposed one or none was proposed.
         into: Option<String>,
     },
-    /// Leave the idea as it is, and do not ask again until it changes.
+    /// Leave the idea as it is, and do not propose the same again until the idea changes.
     Skip,
 }
 
@@ -133,7 +133,7 @@ pub struct AppliedDecision {
     pub changes: Vec<String>,
     /// Whether the same decision had been made before, in which case nothing was done.
     pub already: bool,
-    /// The run that published the decision.
+    /// The run that published the decision; `None` if nothing was done.
     pub run: Option<RunId>,
 }
 
@@ -327,12 +327,12 @@ impl Decider<'_> {
         let from = source(&scope, path)?;
         let into = into.map(|into| source(&scope, into)).transpose()?;
         let stamp = Stamp { id: &proposal.id, decision: verdict.as_str(), at: now };
-        // Anything at that path counts as taken, including a folder or a link.
+        // The path is taken if anything exists there, including a folder or a link.
         let taken = |path: &str| self.root.join(path).symlink_metadata().is_ok();
         let plan = plan(action, &from, into.as_ref(), stamp, (self.spec, taken));
         let mut plan = plan.map_err(ReviewError::Cannot)?;
         if item.stale.is_some() {
-            // No pass has read the current content, so it does not count as triaged.
+            // No pass has read the current content, so it must not be recorded as triaged.
             plan.marks.iter_mut().for_each(|(_, mark)| mark.hash = None);
         }
         Ok((action, plan))

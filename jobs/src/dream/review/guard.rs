@@ -32,8 +32,8 @@ pub(super) enum Refused {
 /// written.
 ///
 /// # Errors
-/// Returns [`Refused`] with the first path that may not be written, the reason and the fix. The
-/// check for private ideas comes last.
+/// Returns [`Refused`] with the first path that may not be written and the reason, or with git's
+/// error. The check for private ideas comes last.
 pub(super) fn check(
     git: &Git,
     spec: &DreamSpec,

@@ -53,7 +53,7 @@ impl LikeDecisions {
 pub struct PastDecisions(Vec<(IdeaStatus, Action, LikeDecisions)>);
 
 impl PastDecisions {
-    /// Counts the last decision on each proposal.
+    /// Counts the last decision on each proposal, if that decision was made in the last 90 days.
     pub fn of(book: &Proposals, now: Timestamp) -> Self {
         let mut past = Self::default();
         for item in &book.items {
@@ -85,7 +85,7 @@ impl PastDecisions {
         &mut self.0[at].2
     }
 
-    /// Returns the decisions on proposals like this one.
+    /// Returns the decisions on proposals with the same status and action as this one.
     pub fn like(&self, proposal: &Proposal) -> LikeDecisions {
         let same = |one: &&(IdeaStatus, Action, LikeDecisions)| {
             (one.0, one.1) == (proposal.status, proposal.action)

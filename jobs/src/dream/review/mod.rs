@@ -1,5 +1,5 @@
-//! The user's side of the dream: the proposals, the user's decisions on them, and the resulting
-//! changes to ideas.
+//! Lists a dream's proposals, records the user's decisions on them, and makes the resulting changes
+//! to ideas.
 //!
 //! ```text
 //! dreams/*/proposals.json ─┐
@@ -10,12 +10,12 @@
 //!   one publication: backup, new files, removals, state.json, the decision's line at the very end
 //! ```
 //!
-//! **An act is a run.** An act carries out or undoes one decision. The user starts it, and it takes
-//! milliseconds, so a separate publication log was considered: a file of manifests in the state
-//! folder, which some command would recover. That log would be a second journal, with its own rules
-//! for the leftovers of dead processes. Instead, each act enters a manual occurrence of the
-//! project's job [`JOB`], is admitted with an empty budget, publishes and is settled. All of this
-//! happens in the process that the user started, under that job's lock. The database therefore
+//! **An act is a run.** An act carries out or undoes one decision. The user starts the act, and the
+//! act takes milliseconds, so a separate publication log was considered: a file of manifests in the
+//! state folder, from which some command would recover. That log would be a second journal, with
+//! its own rules for the leftovers of dead processes. Instead, each act enters a manual occurrence
+//! of the project's job [`JOB`], is admitted with an empty budget, publishes and is settled. All of
+//! this happens in the process that the user started, under that job's lock. The database therefore
 //! contains the manifest, every tick rolls a partly published act forward with the same code as any
 //! other run, and `runner runs show` reports the effects of a decision. No configuration file
 //! declares the job, so no schedule, queue or retry starts it, and run lists omit it unless asked

@@ -9,9 +9,10 @@ use std::collections::BTreeSet;
 const NESTED: usize = 2;
 
 /// Returns the passages of `text` that `other` does not contain, as they are written, with the
-/// blank lines that follow them. A paragraph also counts as contained if a passage in `other`
-/// contains all its sentences in a row. The headings above a missing passage are also returned,
-/// even if `other` contains them; only the title is left out if `other` contains it.
+/// blank lines that follow them. A passage that consists of sentences is also contained if a
+/// passage in `other` contains all these sentences in a row. The headings above a missing passage
+/// are also returned, even if `other` contains them; only the title is left out if `other` contains
+/// it.
 pub(super) fn missing(text: &str, other: &str) -> String {
     let known: BTreeSet<String> = passages(other).map(normalized).collect();
     let is_known = |passage: &str| {
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_sentences_are_missing() {
+    fn partial_sentences_are_not_contained() {
         let other = "It is not so that maps help. Maps are green. Nobody knows.\n\n- Add jitter\n";
         assert_eq!(missing("Maps are green.\n", other), "");
         assert_eq!(missing("maps help.\n", other), "maps help.\n");

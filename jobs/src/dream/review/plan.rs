@@ -16,7 +16,7 @@ use super::passages;
 
 /// The line that marks an idea as meant for publication.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
-/// Limit on the numbered names to try for a file that moves.
+/// One more than the number of names to try for a file that moves.
 const NAMES: u32 = 10_000;
 
 /// The current state of an idea.
@@ -173,7 +173,7 @@ pub fn plan(
 enum Marked<'a> {
     /// The idea moved to this path, or became a part of the file there.
     Moved(&'a str),
-    /// The idea stays, and this content counts as triaged.
+    /// The idea stays, and the content with this digest is recorded as triaged.
     Triaged(Digest),
 }
 
@@ -274,7 +274,7 @@ fn free(
             number => format!("{folder}/{stem}-{number}{ending}"),
         })
         .find(|path| !taken(path))
-        .ok_or_else(|| format!("{folder} already has {NAMES} files with that name"))
+        .ok_or_else(|| format!("{folder} has no unused name left for {below}"))
 }
 
 fn text(source: &Source) -> Result<&str, String> {
@@ -296,8 +296,8 @@ fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
 }
 
 /// Appends the passages of the source's body that the destination does not contain, and returns the
-/// new destination, or `None` if it contains them all. The source's front matter is left out,
-/// because it would not be at the start of the destination; the archived source keeps it.
+/// new content of the destination, or `None` if it contains them all. The source's front matter is
+/// left out, because it would not be at the start of the destination; the archived source keeps it.
 fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Option<Vec<u8>>, String> {
     let (from, to) = (text(source)?, text(into)?);
     let body = front_matter::split(from).body().trim_start_matches(['\r', '\n']);

@@ -1,8 +1,8 @@
 //! All proposals of all passes, newest first, each with its status.
 //!
 //! The module reads leniently: an invalid element, a damaged file or an unrelated folder never
-//! hides the rest, and each problem is reported. It must never trust a file: an element whose
-//! targets are not paths below the ideas is refused.
+//! hides the rest, and each invalid element or file is reported. It must never trust a file: an
+//! element whose targets are not paths below the ideas folder is refused.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -69,7 +69,7 @@ impl ProposalItem {
         self.is_open() && self.proposal.action != Action::Keep
     }
 
-    /// Returns whether the user should look at an idea that is kept even though it may be done or a
+    /// Returns whether the user should check an idea that is kept even though it may be done or a
     /// duplicate.
     pub fn is_perhaps(&self) -> bool {
         self.is_open() && self.proposal.is_perhaps()
@@ -266,7 +266,7 @@ impl Proposals {
     }
 }
 
-/// Reads the decisions in force.
+/// Reads the user's decisions.
 ///
 /// # Errors
 /// Returns an error if the file exists but cannot be read.

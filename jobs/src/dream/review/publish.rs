@@ -31,7 +31,8 @@ use super::{JOB, files_lock};
 use crate::json::pretty;
 use crate::manual_edit::{self, EditActor, ManualEdit, ManualEditError};
 
-/// The two locks held for the whole act.
+/// The locks held for the whole act. The lock on the dream files is missing if it could not be
+/// taken in time.
 pub(super) struct ReviewLocks {
     _files: Option<JobLock>,
     act: manual_edit::HeldJobLock,
@@ -57,19 +58,19 @@ impl Decider<'_> {
         // digests.
         let files = JobLock::take_for_run(&files_lock(self.cache), |_| false).ok();
         self.hand().recover_stale(JOB)?;
-        self.recover_stale_passes()?;
+        self.recover_other_jobs()?;
         Ok(ReviewLocks { _files: files, act })
     }
 
-    /// Completes each pass of this project whose process died after the artifacts were recorded.
-    /// The next tick handles all other dead runs.
-    fn recover_stale_passes(&mut self) -> Result<(), ReviewError> {
+    /// Completes each run of another job of this project whose process died after the run's
+    /// artifacts were recorded. The next tick handles all other dead runs.
+    fn recover_other_jobs(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
-        // A pass whose artifacts are recorded is rolled forward and never repeated.
+        // A run whose artifacts are recorded is rolled forward and never repeated.
         let driver = Driver::on_host(self.state, self.me);
         for row in self.store.live()? {
-            let a_pass = row.project == *self.project && row.job_name != JOB;
-            if !a_pass || !matches!(row.state, RunState::Running { .. }) {
+            let other_job = row.project == *self.project && row.job_name != JOB;
+            if !other_job || !matches!(row.state, RunState::Running { .. }) {
                 continue;
             }
             let dead = row.owner().is_none_or(|owner| !owner.is_alive());

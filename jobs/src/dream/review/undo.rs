@@ -97,7 +97,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the backup of a decision's act, and its folder.
+    /// Returns the folder and the record of the backup of a decision's act, or `None` if there is
+    /// no backup.
     fn act(&self, decision: &Decision) -> Result<Option<(String, DecisionRecord)>, ReviewError> {
         if !proposals::good_id(&decision.proposal_id) {
             return Ok(None);
@@ -106,7 +107,7 @@ impl Decider<'_> {
         let fs = RealFs::open(self.root).map_err(proposals::ProposalsError::from)?;
         let rel = RelPath::new(&folder).map_err(|bad| ReviewError::Guard(bad.to_string()))?;
         let mut runs = fs.list(&rel).map_err(proposals::ProposalsError::from)?.unwrap_or_default();
-        // Newest first: ids sort by time.
+        // Run ids sort by time, so the descending order is newest first.
         runs.sort_unstable_by(|a, b| b.cmp(a));
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         for run in runs {
@@ -234,7 +235,7 @@ impl Decider<'_> {
     }
 }
 
-/// Returns whether a decision must have changed files.
+/// Returns whether carrying out a decision must have changed files.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // `mark-blog` changes nothing if the mark already exists.

@@ -82,7 +82,7 @@ fn commit_that_stands_out_needs_no_perfect_fit() {
     assert_eq!(
         judge(&|best| best.strength = 0.64),
         Some(Fit::Perhaps),
-        "the next commit is nearly as strong"
+        "it is too weak to stand out"
     );
     assert_eq!(judge(&|best| best.about = 0.6), Some(Fit::Perhaps), "its subject uses other words");
     assert_eq!(
@@ -216,7 +216,7 @@ fn same_subject_needs_little_content() {
     assert_eq!(
         judge(SPEC, &|best| best.strength = 0.64),
         Some(Fit::Perhaps),
-        "it may be a sibling"
+        "the next commit fits nearly as well"
     );
     let short = |best: &mut Candidate| best.matched.truncate(2);
     assert_eq!(judge(SPEC, &short), Some(Fit::Perhaps), "two matching words are too few");
@@ -317,7 +317,7 @@ fn commits_with_other_words_are_found_by_their_places() {
 }
 
 #[test]
-fn earlier_commits_count_only_with_citation() {
+fn earlier_commit_counts_only_if_it_cites_the_idea() {
     let path = "ideas/retry-policy.md";
     let (subject, paths) =
         ("feat: retry policy with jitter", ["src/net/retry.rs", "src/net/wait.rs"]);

@@ -1,5 +1,5 @@
-//! One entry of `dreams/state.json` as text. A pass or an act changes some of its values; all other
-//! keys and values stay the same, byte for byte.
+//! One entry of `dreams/state.json` as text. A pass or a user's decision changes some of its
+//! values; all other keys and values are kept byte for byte.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -24,14 +24,14 @@ impl<'a> Keys<'a> {
         serde_json::from_str(entry).expect("the entry was already parsed as an object")
     }
 
-    /// Returns the value of a key, as written.
+    /// Returns the value of a key, as written, or `None` if the entry does not have the key.
     pub(super) fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.iter().find(|(name, _)| is_key(name, key));
         found.map(|(_, value)| value.as_ref())
     }
 
-    /// Appends an element to the list in a key, which is created if it is missing. A value that is
-    /// not a list stays as it is.
+    /// Appends an element to the list in a key. Creates the list if the key is missing, and keeps a
+    /// value that is not a list.
     fn push(&mut self, key: &str, element: &Value) {
         let element = to_string(element).expect("a history has string keys only");
         let Some(old) = self.get(key) else {
@@ -120,7 +120,7 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
         true => {
             keys.set("last_surfaced", at.as_str());
             // An idea with a valid answer exists, even if an earlier idea at its path was archived.
-            // Another shown idea may have been archived during the pass.
+            // A shown idea without a valid answer may have been archived during the pass.
             let status = keys.get("status").filter(|_| change.triaged.is_some());
             if status.is_some_and(|status| status != r#""active""#) {
                 keys.set("status", "active");
@@ -139,7 +139,7 @@ pub(super) fn element(mut keys: Keys<'_>, path: &str, change: &IdeaUpdate) -> St
     written(&keys)
 }
 
-/// Formats one element of the array after an act.
+/// Formats one element of the array after a user's decision.
 pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> String {
     if keys.0.is_empty() {
         let never = Timestamp::UNIX_EPOCH.to_string();

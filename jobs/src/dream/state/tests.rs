@@ -133,7 +133,7 @@ fn invalid_state_error_names_the_position() {
         ("[{\"path\": \"a\"}, {\"hash\": \"x\"}]", "entry 1"),
         ("[{\"path\": \"a\"}", "no comma or end"),
         ("[{\"path\": \"a\"},", "ends after entry 1"),
-        ("[] trailing", "more after the array"),
+        ("[] trailing", "text after the array"),
         ("[{\"path\": \"a\"} {\"path\": \"b\"}]", "no comma"),
     ] {
         let why = DreamState::parse(text.as_bytes()).unwrap_err().to_string();
