@@ -33,13 +33,13 @@ const FUNCTION_WORDS: [&str; 24] = [
     "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
 
-/// Reads the added lines of each commit whose added lines have not been read yet, newest first,
-/// until about `files` changed files have been read. Git compares the next commits while the lines
-/// of the previous ones are parsed.
+/// Reads the added lines of each commit whose added lines have not been read yet, newest first, for
+/// commits with at most `files` changed files in total. Git compares the next commits while the
+/// lines of the previous ones are parsed. If git exits with an error, the commits of that git
+/// command are treated as read, with no terms.
 ///
 /// # Errors
-/// Returns a [`GitError`] if git cannot be started. A commit that git cannot compare counts as
-/// read, with no terms.
+/// Returns any other [`GitError`].
 pub fn read(
     git: &Git,
     commits: &mut [Commit],
@@ -106,7 +106,8 @@ fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<V
     batches
 }
 
-/// Returns the changes of these commits, one hash per line, as git prints them.
+/// Returns the changes of the commits in `hashes`, which contains one hash per line, as git prints
+/// them.
 fn changes(git: &Git, hashes: String) -> Result<Vec<u8>, GitError> {
     // The options keep git from starting programs named in attributes or the configuration.
     let args = [
@@ -204,7 +205,7 @@ fn close(commit: &mut Option<Gathered>, file: &mut Option<FileLines>) {
 #[derive(Default)]
 struct FileLines {
     document: bool,
-    /// Whether the file belongs to an agent skill, whose code is prose.
+    /// Whether the file is part of an agent skill, whose code is prose.
     skill: bool,
     /// Number of lines with text, and how many of them are prose.
     lines: (usize, usize),
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn added_lines_cannot_look_like_headings() {
+    fn added_lines_are_not_mistaken_for_headers() {
         let forged = ["++ b/plan.md", "\0fedcba", "@@ -0,0 +1,9 @@", "diff --git a/x b/x", "-gone"];
         let found = one(&[diff("src/a.rs", &forged), diff("src/b.rs", &["jitter"])]);
         assert!(has(&found, "jitter") && has(&found, "gone"));

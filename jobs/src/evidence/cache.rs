@@ -1,10 +1,11 @@
 //! A cache of the commits that earlier runs read, with the terms of their added lines.
 //!
-//! Reading the lines that 40,000 commits added takes half a minute; a commit never changes, so it
-//! is read only once. The cache is a folder of numbered files. Each file contains a line with the
-//! format and the document folders, followed by one line of JSON per commit. A run that reads new
-//! commits adds files, so that it writes only the new commits. A damaged line is dropped and its
-//! commit is read again. The folder is a cache: it must never hold the only copy of a fact.
+//! Reading the lines that 40,000 commits added takes half a minute. A commit never changes, so it
+//! is read again only if other files now count as documents. The cache is a folder of numbered
+//! files. Each file contains a line with the format and the document folders, followed by one line
+//! of JSON per commit. A run that reads new commits adds files, so that it writes only the new
+//! commits. A damaged line is dropped and its commit is read again. The folder is a cache: it must
+//! never hold the only copy of a fact.
 
 use std::collections::HashMap;
 use std::fs;
@@ -23,7 +24,7 @@ use super::documents::Documents;
 const FORMAT: u32 = 2;
 /// Maximum size of a file in bytes.
 const LONGEST: u64 = 64 * 1024 * 1024;
-/// Number of commits in one file.
+/// Maximum number of commits in one file.
 const COMMITS: usize = 2000;
 /// Number of files at which the whole cache is rewritten.
 const FILES: usize = 100;

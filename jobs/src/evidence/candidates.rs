@@ -56,7 +56,7 @@ const NAMED_IN: [(Parts, f64); 4] = [
 const FLOOR: f64 = 0.2;
 /// Commits up to this strength are not candidates.
 const WEAK: f64 = 0.12;
-/// Added to [`Candidate::named`], which counts most, in place of [`FLOOR`].
+/// Added in place of [`FLOOR`] to [`Candidate::named`], which has the most weight.
 const NAMED_FLOOR: f64 = 0.05;
 /// The part of the note's missing terms that counts as found if a commit touches all places that
 /// the note mentions.
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn commits_of_documents_are_no_candidates() {
+    fn commits_of_documents_are_not_candidates() {
         let found = found("ideas/retry-policy.md", NOTE);
         assert_eq!(found[0].at, 1);
         assert!(found.iter().all(|one| one.at != 2 && one.at != 3), "{found:?}");

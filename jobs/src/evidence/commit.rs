@@ -16,7 +16,8 @@ pub struct Commit {
     pub subject: String,
     /// The rest of the message, trailers included, up to the limit of the history.
     pub body: String,
-    /// The paths that the commit touched, up to the limit of the history; empty for a merge.
+    /// The paths that the commit touched, up to the limit of the history; empty for a merge, or if
+    /// git could not list them.
     pub paths: Vec<String>,
     /// Total number of paths that the commit touched.
     pub touched: usize,

@@ -40,7 +40,8 @@ pub struct NoteItem {
     terms: Vec<u32>,
 }
 
-/// Returns the items of a note: its list items outside code, with or without check boxes.
+/// Returns at most `ITEMS` items of a note: its list items outside code, with or without check
+/// boxes. Items with fewer than `TERMS` different terms are left out.
 pub fn of(text: &str) -> Vec<NoteItem> {
     let mut items = Vec::new();
     let mut in_code = false;
@@ -62,7 +63,8 @@ pub fn of(text: &str) -> Vec<NoteItem> {
     items
 }
 
-/// Returns the text of a list item without its bullet and its check box.
+/// Returns the text of a list item without its bullet and its check box, or `None` if the line is
+/// not a list item.
 pub fn list_item(line: &str) -> Option<&str> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let rest = if digits > 0 {

@@ -4,7 +4,7 @@
 //! Files with a common document extension are documents. The layout adds others: if most files in a
 //! folder are documents, the rest (figures, proposal metadata) count as documents too. `added`
 //! recognizes the remaining documents by their text. The instructions of an agent skill are not
-//! documents, because agents execute them. This module looks at paths only.
+//! documents, because agents execute them. This module uses paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -72,7 +72,7 @@ impl Documents {
         !self.is_skill(path) && (places::is_document(path) || self.covers(path))
     }
 
-    /// Returns whether the file at this path belongs to an agent skill.
+    /// Returns whether the file at this path is part of an agent skill.
     pub fn is_skill(&self, path: &str) -> bool {
         is_below(path, &self.skills)
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_of_agents_are_no_documents() {
+    fn skills_of_agents_are_not_documents() {
         let found = learned(&[
             ".claude/skills/review/SKILL.md",
             ".claude/skills/review/references/list.md",

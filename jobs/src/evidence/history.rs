@@ -13,7 +13,7 @@ use runner_engine::process::Stdin;
 
 use super::commit::Commit;
 
-/// Limits on the part of a history that is kept. The newest commits are kept first.
+/// Limits on the part of a history that is kept. Beyond a limit, the oldest commits are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Maximum number of commits.
@@ -23,7 +23,7 @@ pub struct HistoryLimits {
     pub paths: usize,
     /// Maximum size of one message body, in bytes.
     pub body: usize,
-    /// Maximum size of everything that is kept, in bytes.
+    /// Maximum combined size of the messages and paths that are kept, in bytes.
     pub total: usize,
     /// Maximum number of changed files whose added lines are read in one run. A later run
     /// continues.
@@ -183,8 +183,8 @@ fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }
 
-/// Returns the commit that a reverting commit mentions in its body. The first hash is used, because
-/// later hashes may be quotations.
+/// Returns the hash of the commit that a reverting commit mentions in its body, if there is one.
+/// The first hash is used, because later hashes may be quotations.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;
     let hash: String =

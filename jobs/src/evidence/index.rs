@@ -14,7 +14,7 @@ use super::commit::Commit;
 use super::documents::Documents;
 use super::places;
 
-/// Maximum number of terms in a query. More terms add no information and cost time.
+/// Maximum number of terms in a query. More terms add little information and cost time.
 const QUERY: usize = 64;
 /// Number of bits for the parts of a commit.
 const PARTS: u32 = 8;
@@ -255,8 +255,9 @@ impl Index {
         self.citing.iter().any(|(cited, citing)| cited != path && citing.contains(&at))
     }
 
-    /// Returns the commits that change more than documents and prose and that best match `terms`,
-    /// best first. Among equal scores, the newer commit comes first. Each term has a weight.
+    /// Returns at most `limit` commits that change more than documents and prose and that best
+    /// match the first `QUERY` of `terms`, best first. Among equal scores, the newer commit comes
+    /// first. Each term has a weight.
     pub fn search(&self, terms: &[(u32, f64)], limit: usize) -> Vec<Hit> {
         let mut scores = vec![0.0; self.works.len()];
         for (term, weight) in terms.iter().take(QUERY) {

@@ -94,7 +94,7 @@ pub struct Evidence {
     pub candidates: Vec<Candidate>,
     /// Tracked files mentioned in the note.
     pub paths: Vec<String>,
-    /// Tracked documents and sources with a name like the note's.
+    /// Tracked files with a name like the note's.
     pub namesakes: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ pub struct EvidenceSource<'a> {
     pub limits: HistoryLimits,
     /// The folders of the project's own notes.
     pub notes: &'a [&'a str],
-    /// The folder where the history is kept between runs; `None` keeps nothing.
+    /// The folder where the history is kept between runs; `None` if it is not kept.
     pub cache: Option<&'a Path>,
 }
 
@@ -211,8 +211,8 @@ impl ProjectEvidence {
         }
     }
 
-    /// Returns the evidence as it was before the commit at `at`, without that commit or any newer
-    /// ones.
+    /// Returns the evidence from before the commit at index `at`: without that commit, any newer
+    /// commit and the list of tracked files.
     #[must_use]
     pub fn before(&self, at: usize) -> Self {
         let mut history = self.history.get(at + 1..).unwrap_or_default().to_vec();
@@ -266,15 +266,16 @@ impl ProjectEvidence {
         &self.history
     }
 
-    /// Returns the commit whose hash begins with `prefix`, which must have at least 7 digits.
+    /// Returns the newest commit whose hash begins with `prefix`. Returns `None` if there is no
+    /// such commit, or if `prefix` does not consist of at least 7 hex digits.
     pub fn commit_named(&self, prefix: &str) -> Option<&Commit> {
         let good = prefix.len() >= 7 && prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         let prefix = prefix.to_ascii_lowercase();
         good.then(|| self.history.iter().find(|commit| commit.hash.starts_with(&prefix)))?
     }
 
-    /// Returns whether a commit with this prefix is reachable from `HEAD` even though it is not in
-    /// the history that was read. Returns false for a reverted commit.
+    /// Asks git whether a commit with this prefix is reachable from `HEAD`, because the commit may
+    /// not be in the history that was read. Returns false for a reverted commit, or if git fails.
     pub fn commit_elsewhere(&self, prefix: &str) -> bool {
         let Some(git) = &self.git else { return false };
         let Ok(Some(hash)) = git.commit(prefix) else {

@@ -1,12 +1,12 @@
 //! Ranks the notes that may have the same content as a note.
 //!
-//! The ranking combines four figures: BM25 over the fields of the notes (title, headings, text),
-//! the shared word pairs, the shared groups of four letters, and the closeness in time. The ranking
-//! finds notes that have the same content in different words. The criteria for *the same* note are
-//! stricter: apart from lines that many notes share (a template), the two texts must agree almost
-//! word for word, or the larger text must contain almost all of the smaller one. Each note must
-//! also contain most of the terms in the other's title, because siblings share a template and
-//! differ in their subject. Notes with identical text are always the same.
+//! The ranking combines BM25 over the fields of the notes (title, headings, text), the shared word
+//! pairs, the shared groups of four letters, and the closeness in time. It finds notes that have
+//! the same content in different words. The criteria for *the same* note are stricter: apart from
+//! lines that many notes share (a template), the two texts must agree almost word for word, or the
+//! larger text must contain almost all of the smaller one. Each note must also contain most of the
+//! terms in the other's title, because siblings share a template and differ in their subject. Notes
+//! with identical text are always the same.
 //!
 //! The caller limits the number of notes and reports how many it left out.
 
@@ -32,8 +32,8 @@ const VERIFIED: usize = 3;
 const FIELDS: (f64, f64, f64) = (3.0, 1.5, 1.0);
 /// The parameters of BM25: the saturation of repetitions, and the influence of the length.
 const BM25: (f64, f64) = (1.2, 0.5);
-/// The weights of the figures: the higher and the lower of the two BM25 scores, word pairs, groups
-/// of letters, closeness in time.
+/// The weights of the figures: the BM25 score as a share of the lower and of the higher of the two
+/// notes' own scores, word pairs, groups of letters, closeness in time.
 const WEIGHTS: [f64; 5] = [0.3, 0.25, 0.2, 0.2, 0.05];
 /// The age difference, in days, at which the closeness in time is one half.
 const DAYS: f64 = 14.0;
@@ -57,9 +57,10 @@ pub struct Neighbour {
     /// The figure by which neighbours are ranked, from 0 to 1.
     pub score: f64,
     /// Number of shared parts divided by the total number of parts, from 0 to 1, excluding template
-    /// lines.
+    /// lines; 0 if the texts were not compared word for word.
     pub similarity: f64,
-    /// Share of the smaller note that the larger note contains.
+    /// Share of the smaller note that the larger note contains; 0 if the texts were not compared
+    /// word for word.
     pub containment: f64,
     /// Whether the two notes are almost certainly the same.
     pub same: bool,
@@ -213,7 +214,8 @@ impl<'a> Collection<'a> {
         Neighbour { path, score, similarity, containment, same: equal || alike && titled }
     }
 
-    /// Returns the share of the terms in the title of one note that the other note contains.
+    /// Returns the share of the terms in the title of one note that the other note contains,
+    /// weighted by rarity.
     fn titled(&self, one: usize, other: usize) -> f64 {
         let (mut found, mut all) = (0.0, 0.0);
         for term in &self.compared[one].title {

@@ -19,7 +19,7 @@ use super::overlap::TouchedPaths;
 
 /// A tolerance of one day, in seconds, because a date has no hour and no time zone.
 const GRACE: i64 = 86_400;
-/// Maximum time between note and commit for [`CommitTiming::Soon`], in seconds.
+/// Maximum time from the note to the commit for [`CommitTiming::Soon`], in seconds.
 const SOON: i64 = 14 * 86_400;
 
 /// A commit's date relative to the date of a note.
@@ -27,16 +27,16 @@ const SOON: i64 = 14 * 86_400;
 pub enum CommitTiming {
     /// The note gives no date.
     Unknown,
-    /// The commit is older than the note.
+    /// The commit is more than a day older than the note.
     Before,
-    /// The commit was made within two weeks after the note.
+    /// The commit was made between a day before and two weeks after the note.
     Soon,
     /// The commit was made more than two weeks after the note.
     Later,
 }
 
 /// Returns the earliest time at which this note could have been written in its present form, in
-/// seconds since the epoch.
+/// seconds since the epoch, or `None` if nothing dates the note.
 pub fn earliest(history: &[Commit], touched: &TouchedPaths, path: &str, text: &str) -> Option<i64> {
     let newest = history.iter().map(|commit| commit.at).max()?;
     let stated = dates(text).filter(|at| *at <= newest);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_date_trace_wins() {
+    fn latest_possible_date_is_used() {
         // 2024-10-04 is day 20,000.
         assert_eq!(found("---\ndate: 2024-10-04\n---\nAs of 2024-10-05, x"), Some(20_001));
         assert_eq!(found("see src/old.rs:12 and src/new.rs"), Some(20_000));

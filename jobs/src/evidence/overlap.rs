@@ -152,7 +152,8 @@ impl TouchedPaths {
         named
     }
 
-    /// Returns the newest commit that created the one file to which this string refers.
+    /// Returns the newest commit that created the file to which this string refers, or `None` if
+    /// the string does not refer to exactly one file or no known commit created it.
     pub fn born(&self, piece: &str) -> Option<usize> {
         let [place] = self.meant(piece)[..] else {
             return None;
@@ -172,7 +173,7 @@ impl TouchedPaths {
             || at(from(&folder)).is_some_and(|file| file.starts_with(&folder))
     }
 
-    /// Returns the newest commit that created exactly this path.
+    /// Returns the newest commit that created exactly this path, if one is known.
     pub fn born_exactly(&self, path: &str) -> Option<usize> {
         let at = self.files.binary_search_by(|file| (**file).cmp(path)).ok()?;
         self.born[at].map(|at| at as usize)

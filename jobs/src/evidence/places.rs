@@ -19,8 +19,8 @@ fn comparable(stem: &str) -> String {
     stem.to_lowercase().replace('_', "-")
 }
 
-/// Returns whether a path has the extension of a prose document, which is written to be read rather
-/// than executed.
+/// Returns whether a path has the extension of a prose document, which people read and no program
+/// executes.
 pub fn is_document(path: &str) -> bool {
     const ENDINGS: [&str; 7] = ["md", "markdown", "txt", "rst", "adoc", "org", "html"];
     let name = path.rsplit('/').next().unwrap_or(path);

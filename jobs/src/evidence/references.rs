@@ -37,8 +37,8 @@ impl CheckedReferences {
 /// Looks up the commits and paths that `evidence` cites. Paths for which `own` returns true are
 /// skipped, because a note is not evidence for itself.
 ///
-/// An unknown hash counts as missing only if the text gives it as a citation (see `offered`). The
-/// subject that follows a commit's hash is a quotation, so paths in it are ignored.
+/// An unknown hash is reported as missing only if the text cites it (see `offered`). The subject
+/// that follows a commit's hash is a quotation, so paths in it are ignored.
 pub fn check(
     room: &ProjectEvidence,
     evidence: &str,
@@ -104,8 +104,8 @@ const LOOKUPS: usize = 8;
 
 /// Returns whether a word that could be a hash is meant as a citation: its length is typical of a
 /// cited hash, or it is at the beginning of the text or of a clause, or it follows the word
-/// "commit". A number is never a citation. A word of letters only, or a part of a path, is not a
-/// citation because of its position alone.
+/// "commit". A number is never a citation. The position alone does not make a word of letters only,
+/// or a part of a path, a citation.
 fn offered(before: &str, piece: &str, after: &str) -> bool {
     if piece.bytes().all(|byte| byte.is_ascii_digit()) {
         return false;
