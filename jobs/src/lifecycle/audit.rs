@@ -2,7 +2,8 @@
 //! claim next to the entry.
 //!
 //! ```text
-//! Entry::claims ──checklist──> the audit's prompt ──> final message ──read──> Checked ──record──> <id>.audit.json
+//! Entry::claims ──checklist──> the audit's prompt ──> final message
+//!     ──read──> CheckedClaim ──record──> <id>.audit.json
 //! ```
 //!
 //! Runner checks simple claims itself (`claims.rs`). A claim that neither runner nor the audit
@@ -64,7 +65,7 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Returns the claims that the audit found to be false.
+    /// Returns the claims that were found to be false.
     pub fn failed(&self) -> impl Iterator<Item = &CheckedClaim> {
         let failed = |it: &&CheckedClaim| it.finding == ClaimFinding::Fails;
         self.claims.iter().filter(failed)
@@ -154,8 +155,8 @@ pub fn record(
     Ok(Some(audit))
 }
 
-/// Returns the audit record of an entry, if the entry was audited. An unreadable record counts as
-/// missing.
+/// Returns the audit record of an entry, if the entry was audited. An unreadable record is treated
+/// as missing.
 pub fn read_record(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
     let (bytes, _) = scope.inspect(&path(folder, entry), LARGEST).ok()??;
     let audit: Audit = serde_json::from_slice(&bytes).ok()?;

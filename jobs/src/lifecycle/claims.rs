@@ -56,7 +56,7 @@ enum CommandForm {
 enum Rerun {
     /// The command exited with this code.
     Ended(i64),
-    /// The command was not run, or its result in the sandbox does not count, for this reason.
+    /// The command was not run, or its result in the sandbox proves nothing, for this reason.
     NotRun(String),
     /// The text is not a command.
     Prose,

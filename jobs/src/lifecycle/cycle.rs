@@ -152,7 +152,7 @@ fn more(mistakes: &[SpecError]) -> String {
 
 pub const BUILT_IN: &str = "the built-in cycle";
 
-/// Reads the cycle declared in a file, or the built-in cycle if there is no file. The path is
+/// Reads the cycle declared in a file, or the built-in cycle if `file` is `None`. The path is
 /// absolute or relative to the project.
 ///
 /// # Errors
@@ -182,8 +182,8 @@ pub fn parsed(path: &str, text: &str) -> Result<Spec, BadCycle> {
 /// Runs one step of the cycle.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if a gate is closed, and another error if the work fails. The
-/// position is unchanged after any error.
+/// Returns [`JobError::Nothing`] if a gate is closed or the position has changed since it was read,
+/// and another error if the work fails. After an error, the position is unchanged.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
         return Err(JobError::failed(Class::Internal, "the agent's position was not read"));
@@ -225,8 +225,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finishe
     Ok(finished)
 }
 
-/// Gathers the facts for the gates: the time of the state's last run from its file, the number of
-/// failures from the database, and the time of the last failure from the failmark.
+/// Gathers the facts for the gates: the time of the state's last successful run from its file, the
+/// number of consecutive failures from the database, and the time of the last failure from the
+/// failure marker.
 fn facts<'f>(
     ctx: &Context<'_>,
     spec: &CycleSpec,
@@ -243,13 +244,14 @@ fn facts<'f>(
     Ok(TickFacts { job, ran, failures, failed })
 }
 
-/// Converts an unusable position to an error that names the command for resetting the position.
+/// Converts an unusable position to an error that names the command for setting the position.
 fn unusable(error: &BadPosition, agent: &str) -> JobError {
     let why = format!("{error}; fix: {}", position::reset(agent, "STATE"));
     JobError::failed(Class::Environment, why)
 }
 
-/// Prefixes a failure message with the note that the cycle stays in its current state.
+/// Prefixes a failure message with a note that the state failed, how often it failed in a row, and
+/// that the cycle stays in this state.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;
@@ -257,9 +259,10 @@ fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timesta
     let times = facts.failures.saturating_add(1);
     let again = match times {
         1 => String::new(),
-        n => format!(", {n} times in a row"),
+        n => format!(" {n} times in a row"),
     };
-    JobError::failed(class, format!("{} holds its place{again}: {why}", state.name))
+    let why = format!("{} failed{again} and remains the current state: {why}", state.name);
+    JobError::failed(class, why)
 }
 
 /// Stages the next position and returns it. If the position was changed while the step was running,

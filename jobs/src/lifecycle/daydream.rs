@@ -71,7 +71,7 @@ pub struct Daydream {
 }
 
 /// Reads the daydreams, and returns the content that the file must still have at publication. A
-/// missing or invalid file counts as empty.
+/// missing or invalid file is treated as empty.
 pub fn read(scope: &Scope, path: &str) -> (Daydreams, Expect) {
     match scope.inspect(path, LARGEST) {
         Ok(Some((bytes, _))) => {

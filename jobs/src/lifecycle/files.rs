@@ -62,8 +62,7 @@ fn private(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Maximum length of an agent's name in the settings, in characters. The name becomes a folder name,
-/// and some file systems ignore case.
+/// Maximum length of an agent's name in the settings, in characters.
 const LONGEST_NAME: usize = 40;
 
 /// Checks an agent's name, its board and the paths that it may write.
@@ -72,6 +71,7 @@ pub(super) fn check(
     board: &str,
     writes: Option<&[String]>,
 ) -> Result<(), (&'static str, String)> {
+    // The name becomes a folder name, and some file systems ignore case.
     let is_short = agent.len() <= LONGEST_NAME && !agent.contains(|c: char| c.is_ascii_uppercase());
     let is_valid = agent.is_empty() || (is_short && is_agent_name(agent));
     if !is_valid {

@@ -13,7 +13,8 @@ use crate::JobError;
 
 /// The tag at the start of the subject when runner commits an entry.
 const OWN: &str = "rem: ";
-/// Maximum number of commits to read, including runner's own, which are then left out.
+/// The option that limits the number of commits to read. Runner's own commits, which are left out
+/// afterwards, are included in that number.
 const READ: &str = "--max-count=100";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

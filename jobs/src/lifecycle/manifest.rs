@@ -123,7 +123,7 @@ pub fn id_of(file: &str) -> Option<&str> {
     (shape("0000-00-00-0000") || shape("0000-00-00-000000")).then_some(id)
 }
 
-/// Returns the UTC time that an id encodes.
+/// Returns the UTC time that an id encodes, or `None` if the id encodes none.
 pub fn time_of(id: &str) -> Option<Timestamp> {
     let form = match id.len() {
         15 => "%Y-%m-%d-%H%M",
@@ -239,7 +239,7 @@ pub fn newest(root: &Path, agent: &str) -> Result<Option<Newest>, JobError> {
     newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
 }
 
-/// Reads the newest entry through a scope.
+/// Reads the newest entry through a scope, or returns `None` if there is no entry yet.
 ///
 /// # Errors
 /// Returns the same errors as [`newest`].

@@ -1,10 +1,10 @@
 //! Builds the orientation that a waking run reads first: the tasks in flight, the newest carry and
 //! the next file.
 //!
-//! [`orient`] uses at most three files: the manifest, the newest entry and the board. [`since`]
-//! and [`uncommitted`] add what git and the board's history show. The orientation has at most
-//! [`MOST`] lines. This module must never report content that was not read. A carry or a board
-//! that cannot be read is reported and does not fail the run.
+//! [`orient`] uses at most three files: the manifest, the newest entry and the board. [`since`] and
+//! [`uncommitted`] add facts from git and the board's history. The orientation has at most [`MOST`]
+//! lines. This module must never report content that was not read. A carry or a board that cannot
+//! be read is reported and does not fail the run.
 
 use runner_engine::git::Git;
 use runner_engine::git::changes::Untracked;
@@ -42,7 +42,7 @@ pub struct Orientation {
     pub doing: Vec<String>,
     /// Tasks to do first.
     pub next: Vec<String>,
-    /// The entry that contains the carry.
+    /// The path of the entry that contains the carry, if there is a carry to show.
     pub entry: Option<String>,
     /// The origin of the entry. A carry of unknown origin is shown without the instruction to trust
     /// it.
@@ -51,7 +51,7 @@ pub struct Orientation {
     /// The uncommitted paths, then the commits and task moves since the entry. Without an entry,
     /// the commits and moves are the newest ones.
     pub since: Vec<String>,
-    /// The first project file mentioned in the carry.
+    /// The first project file mentioned in the carry, if there is one.
     pub file: Option<String>,
     /// The claims of the carry, for an audit.
     pub claims: Vec<String>,
@@ -89,7 +89,7 @@ pub fn since(
 }
 
 /// Describes the project's paths that differ from the last commit. Leaves out runner's files and
-/// the board, because runner itself changes the board.
+/// the board, because runner itself changes the board. Returns `None` if no other path differs.
 ///
 /// # Errors
 /// Returns an error if git cannot compare the work tree.
@@ -193,8 +193,8 @@ impl Orientation {
         if !self.since.is_empty() {
             out.push(String::new());
             out.push(match self.entry {
-                Some(_) => "What happened since that entry, newest first:".to_owned(),
-                None => "What happened so far, newest first:".to_owned(),
+                Some(_) => "Changes since that entry, newest first:".to_owned(),
+                None => "Changes so far, newest first:".to_owned(),
             });
             out.extend(self.since.iter().map(|what| format!("- {what}")));
         }

@@ -1,4 +1,4 @@
-//! Commits an entry, and pushes the commit, if the project's configuration requests this.
+//! Commits an entry and pushes the commit, each only if the project's settings request it.
 //!
 //! An entry is published before it is committed, so a failed commit never affects the entry. The
 //! next dream commits the entries that were left behind. A commit contains no other staged or

@@ -1,4 +1,4 @@
-//! Runs an agent once, for a job of kind `wake`, `audit` or `plan`.
+//! Runs an agent once, for a state of a cycle or for a job of kind `wake`, `audit` or `plan`.
 //!
 //! ```text
 //! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked
@@ -49,7 +49,7 @@ const WORDS: usize = 12;
 /// The recording key for the board changes.
 const BOARD: &str = "board";
 
-/// The work of an agent.
+/// The settings of an agent's run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WorkSpec {
@@ -71,7 +71,7 @@ pub struct WorkSpec {
     /// The project's settings for the lifecycle's files.
     #[serde(skip)]
     pub files: Files,
-    /// The state's own description.
+    /// The description of the state in its cycle; empty for a run outside a cycle.
     #[serde(skip)]
     pub about: String,
 }
@@ -107,10 +107,11 @@ struct BoardInput {
     trouble: Option<String>,
 }
 
-/// Performs one run.
+/// Picks a task, asks the agent to work, and reports the results.
 ///
 /// # Errors
-/// Returns an error if the board is busy, git fails or no backend answers.
+/// Returns [`JobError::Wait`] if the board is busy, and another error if a file, the database or
+/// git fails or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let newest = newest(ctx, spec)?;
     let (begun, entry) = begin(ctx, spec, &newest)?;
@@ -162,8 +163,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
 }
 
 /// Records the run of a `command` agent, because runner cannot see the agent's tool calls: one row
-/// for the run, and one each for at most [`NAMED`] commits and [`NAMED`] changed paths. A failure
-/// to write a row does not fail the run.
+/// for the run, and one row for each of at most [`NAMED`] commits and [`NAMED`] changed paths. A
+/// failure to write a row does not fail the run.
 fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;
@@ -358,7 +359,7 @@ struct RunResult {
     /// The paths that the commits changed, and those that differ from the last commit now but did
     /// not before the run.
     changed: BTreeSet<String>,
-    /// A description of rewritten or lost history.
+    /// A description of rewritten or lost history, if the run rewrote or lost any.
     odd: Option<String>,
 }
 

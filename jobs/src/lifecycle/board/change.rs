@@ -58,11 +58,11 @@ pub enum BoardRequest<'w> {
 pub struct BoardChange {
     /// The recorded history lines, in order. Empty if there was nothing to do.
     pub records: Vec<HistoryRecord>,
-    /// The run that published the change.
+    /// The run that published the change, or `None` if there was nothing to do.
     pub run: Option<RunId>,
     /// The earlier records of entries that had already been applied.
     pub before: Vec<HistoryRecord>,
-    /// The task in flight after a `Pick`.
+    /// The task in flight after a `Pick`, if a task remained.
     pub picked: Option<Task>,
 }
 

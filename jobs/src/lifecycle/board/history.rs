@@ -107,7 +107,8 @@ impl BoardHistory {
         Self { unreadable: lines.len() - records.len(), records, lines }
     }
 
-    /// Returns the record of the change that applied the verdicts in an agent's entry.
+    /// Returns the record of the change that applied the verdicts in an agent's entry, or `None` if
+    /// they were not applied.
     pub fn applied(&self, agent: &str, entry: &str) -> Option<&HistoryRecord> {
         self.records.iter().rev().find(|record| {
             record.what == HistoryEvent::Apply

@@ -6,10 +6,10 @@
 //! history: applied before? ─────────────────────┴─> one more line of the history ─┘
 //! ```
 //!
-//! The board belongs to the project, and the history (`.runner/board.jsonl`) belongs to runner.
-//! Only the history records which entries were applied. Both files are published together, so a
-//! verdict is applied exactly once, even if a process dies. This module must never guess the
-//! meaning of a verdict or remove a task.
+//! The project owns the board, and runner owns the history (`.runner/board.jsonl`). Only the
+//! history records which entries were applied. Both files are published together, so a verdict is
+//! applied exactly once, even if a process dies. This module must never guess the meaning of a
+//! verdict or remove a task.
 
 mod change;
 mod history;

@@ -22,7 +22,8 @@ impl BoardEdit {
     /// Returns the board's text with the edits applied, after a check that no other task changes.
     ///
     /// # Errors
-    /// Returns a message if another task would change, which is a bug in runner.
+    /// Returns a message if another task would change, appear or disappear, which is a bug in
+    /// runner.
     pub fn text(&self, before: &str, board: &Board) -> Result<String, String> {
         let after = org::apply(before, self.edits.clone()).map_err(|error| error.to_string())?;
         let new = Board::read(&after, board.form());
@@ -45,7 +46,7 @@ impl BoardEdit {
 
 /// Computes the moves that the verdicts of an entry by `agent` make on a board. `text` is the
 /// board's text. A second verdict that would move the same task is reported as unresolved, and so
-/// is a line that is not a verdict. A verdict on a task that is held by another agent or a person
+/// is a line that is not a verdict. A verdict on a DOING task that another agent or a person holds
 /// is reported but not applied.
 pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardEdit {
     let mut change = BoardEdit::default();
@@ -178,8 +179,8 @@ pub fn pick<'b>(
     begun(free(Keyword::Todo)?, "top TODO")
 }
 
-/// Returns whether a DOING task belongs to `agent`. A task without an assigned agent belongs to the
-/// default agent, whose name is empty.
+/// Returns whether `agent` holds a DOING task. The default agent, whose name is empty, holds the
+/// tasks that are not assigned to an agent.
 fn is_held_by(task: &Task, agent: &str) -> bool {
     task.agent.as_deref().unwrap_or_default() == agent
 }

@@ -154,8 +154,8 @@ impl Sections {
     }
 }
 
-/// Returns the position of the first semicolon that separates two claims. A semicolon between
-/// backticks is part of a command.
+/// Returns the position of the first semicolon that separates two claims, if there is one. A
+/// semicolon between backticks is part of a command.
 pub fn separator(said: &str) -> Option<usize> {
     let mut at = 0;
     loop {

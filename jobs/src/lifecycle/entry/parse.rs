@@ -98,8 +98,8 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
     Ok(sections)
 }
 
-/// Returns the name of a top-level org heading, or the whole line of a deeper one. A heading begins
-/// with stars followed by a space or a tab.
+/// Returns the name of a top-level org heading, the whole line of a deeper one, or `None` if the
+/// line is not a heading. A heading begins with stars followed by a space or a tab.
 pub(super) fn heading(line: &str) -> Option<&str> {
     let rest = line.trim_start_matches('*');
     let stars = line.len() - rest.len();

@@ -32,7 +32,7 @@ pub enum Refusal {
     Parrot,
 }
 
-/// Checks the verdicts, the commit hashes and the tale of an entry.
+/// Checks the verdicts, the commit hashes, the substance and the tale of an entry.
 ///
 /// # Errors
 /// Returns the first reason to refuse the entry.

@@ -35,8 +35,8 @@ struct HexWord<'t> {
     presented: bool,
 }
 
-/// Returns the first hash in `text` that belongs to none of the commits shown and appears in none
-/// of the sources.
+/// Returns the first hash in `text` that identifies none of the commits shown and appears in none
+/// of the sources, if there is one.
 pub fn unknown_hash(text: &str, slice: &Slice) -> Option<String> {
     let sources = slice.sources(PreviousEntry::Shown);
     let known: Vec<String> = (sources.iter())
@@ -279,7 +279,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn planted_inventions_are_found_and_facts_are_not() {
+    fn inventions_are_found_and_facts_are_not() {
         let slice = slice();
         for (text, hash) in [
             ("Commit a3f9 and (a3f91c2) landed.", None),

@@ -91,8 +91,9 @@ const IDLE: &str = "nothing happened: no commit, no tool use and no change to th
 /// Writes a journal entry if a dream is due.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if no dream is due. Returns another error if a source cannot be
-/// read, if there is no answer, or if neither answer is an entry.
+/// Returns [`JobError::Nothing`] if no dream is due or nothing has happened since the newest entry.
+/// Returns another error if a source cannot be read, if there is no answer, or if neither answer is
+/// an entry.
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
@@ -108,7 +109,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
 /// since the newest entry, no entry is written, and the result is idle.
 ///
 /// # Errors
-/// Returns the same errors as [`run`], except for a closed gate.
+/// Returns the same errors as [`run`], except [`JobError::Nothing`].
 pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if slice.is_idle() {
@@ -144,7 +145,8 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Builds the question that a dream would ask.
+/// Builds the question that a dream would ask, and returns it with the messages about unreadable
+/// sources.
 ///
 /// # Errors
 /// Returns an error if a source cannot be read.

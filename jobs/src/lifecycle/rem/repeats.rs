@@ -184,7 +184,7 @@ mod tests {
         }
     }
 
-    /// Returns a string without every eighth word.
+    /// Removes every eighth word from a string.
     fn without_eighth(text: &str) -> String {
         let words = text.split_whitespace().enumerate();
         let kept: Vec<&str> = words.filter(|(at, _)| at % 8 != 7).map(|(_, word)| word).collect();
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn planted_repeats_are_caught_and_unlike_tales_are_not() {
+    fn repeated_tales_are_found_and_different_tales_are_not() {
         let mut dice = Dice(26);
         let tales: Vec<String> = (0..36).map(|_| dice.tale()).collect();
         let mut caught = 0;

@@ -79,8 +79,8 @@ impl Failure<'_> {
     }
 }
 
-/// Returns the distinct failures since the newest entry: the unresolved ones first, and the newest
-/// first within each group.
+/// Returns the distinct failures since the newest entry: the unresolved ones first and, within each
+/// group, those that began later first.
 fn failures(slice: &Slice) -> Vec<Failure<'_>> {
     let mut all: Vec<Failure<'_>> = Vec::new();
     for step in slice.new_steps() {
@@ -145,9 +145,9 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
         (1, 0) => "One tool was used, and it did not fail.".to_owned(),
         (1, _) => "One tool was used, and it failed.".to_owned(),
         (used, failed) => {
-            let failed = if failed == 0 { "none".to_owned() } else { failed.to_string() };
+            let failed = if failed == 0 { "None".to_owned() } else { failed.to_string() };
             let last = if used >= STEPS { "last " } else { "" };
-            format!("Of the {last}{used} tool uses, {failed} failed.")
+            format!("{failed} of the {last}{used} tool uses failed.")
         }
     });
     for it in failed.iter().take(LISTED) {
@@ -199,15 +199,15 @@ fn goals(slice: &Slice) -> Vec<String> {
 fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
     let mut fears: Vec<String> = stuck(slice).into_iter().collect();
     if let Some(last) = failed.iter().find(|it| !it.passed) {
-        let since = if last.times == 1 { "since it failed" } else { "after these failures" };
-        fears.push(format!("{} was not seen to pass {since}.", last.what()));
+        let since = if last.times == 1 { "since it failed" } else { "since it last failed" };
+        fears.push(format!("{} has not been seen to pass {since}.", last.what()));
     }
     let mut touched = BTreeMap::<&str, usize>::new();
     let paths = slice.new_steps().filter_map(|it| it.args.as_ref()?.path.as_deref());
     paths.for_each(|path| *touched.entry(path).or_default() += 1);
     let most = touched.iter().max_by_key(|(_, times)| **times);
     if let Some((path, times)) = most.filter(|(_, times)| **times >= OFTEN) {
-        fears.push(format!("The same file was used again and again: {path}, {times} times"));
+        fears.push(format!("{path} was used {times} times."));
     }
     fears.extend(
         unsound(slice)
@@ -215,10 +215,7 @@ fn fears(slice: &Slice, failed: &[Failure<'_>]) -> Vec<String> {
             .map(|claim| format!("The last carry made a claim that does not hold: {claim}")),
     );
     if fears.is_empty() {
-        fears.push(
-            "No failure was seen; a failure that appears in no tool use and no commit is unknown."
-                .to_owned(),
-        );
+        fears.push("No failure was seen in the tool uses.".to_owned());
     }
     fears
 }
@@ -232,14 +229,14 @@ fn stuck(slice: &Slice) -> Option<String> {
     (entries >= STUCK).then(|| {
         format!(
             "\"{task}\" was begun on {since}, {entries} entries ago, and is not done; a person may have to \
-             decide whether it goes on."
+             decide whether to continue it."
         )
     })
 }
 
 fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<String> {
     let action = match (&doing, &next) {
-        (Some(doing), _) => format!("go on with {doing}"),
+        (Some(doing), _) => format!("continue with {doing}"),
         (None, Some(next)) => format!("begin {next}"),
         (None, None) => "add a task to the board".to_owned(),
     };
@@ -289,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_counted_by_their_work_and_are_no_tool_uses() {
+    fn runs_are_counted_by_their_work_and_are_not_tool_uses() {
         let mut slice = slice();
         let row = |work: &str| ToolStep {
             tool: steps::RUN.to_owned(),
@@ -323,7 +320,7 @@ mod tests {
         assert_eq!(
             fears(&slice, &[])[0],
             "\"fix the roof\" was begun on 1970-01-01 00:04 UTC, 2 entries ago, and is not done; a \
-             person may have to decide whether it goes on."
+             person may have to decide whether to continue it."
         );
     }
 }

@@ -23,8 +23,8 @@ pub fn publish_entry(
     let file = |id: &str| format!("{folder}/{id}.org");
     let (now, known) = (ctx.clock.now(), &slice.listed.manifest);
     let id = manifest::new_id(now, |id| {
-        // Two dreams may happen in one minute, and there may be a file that is not listed in any
-        // manifest.
+        // Two dreams may happen in one minute, and the folder may contain an entry that the list
+        // does not contain.
         let listed = known.entries.iter().any(|it| manifest::id_of(&it.file) == Some(id));
         listed || ctx.files.is_there(&file(id))
     });

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_says_something_passes() {
+    fn an_entry_with_substance_passes() {
         assert_eq!(check(&entry(), &slice()), Ok(()));
         let mut twice = entry();
         twice.verdicts = vec![Verdict::new(VerdictMove::KeepCourse, None, "it is right"); 2];

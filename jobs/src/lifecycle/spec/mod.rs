@@ -125,7 +125,7 @@ impl Spec {
 pub struct SpecError {
     /// The 1-based line number.
     pub line: usize,
-    /// A description of the mistake and of the correct form.
+    /// A description of the mistake, often with the correct form.
     pub why: String,
 }
 

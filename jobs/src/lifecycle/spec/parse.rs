@@ -78,7 +78,8 @@ struct Property<'t> {
 
 type DrawerParts<'a, 't> = (Vec<Property<'t>>, &'a [Line<'t>]);
 
-/// Returns the drawer directly below an org heading, and the lines after it.
+/// Returns the drawer directly below an org heading and the lines after it, or `None` if there is
+/// no drawer.
 fn drawer<'a, 't>(
     body: &'a [Line<'t>],
     mistakes: &mut Vec<SpecError>,
