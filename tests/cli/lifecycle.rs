@@ -254,7 +254,7 @@ fn failed_dream_holds_position_and_backs_off() {
         let mark: Value =
             serde_json::from_str(&fixture.read(".runner/failed/lifecycle.json")).unwrap();
         let said = mark["message"].as_str().unwrap();
-        assert!(said.contains("rem holds its place"), "{said}");
+        assert!(said.contains("and remains the current state: "), "{said}");
         assert_eq!(said.contains("times in a row"), number > 0, "{said}");
     }
     assert!(!fixture.path("rem").join("manifest.json").exists());
@@ -292,7 +292,7 @@ fn goto_ends_the_backoff() {
     tick("03").ends(0).expect_text("gate: rem failed 3 times");
     fixture.run_at("2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
     // The next failure is counted as the first one of the new state.
-    tick("05").ends(1).expect_text("add holds its place: ");
+    tick("05").ends(1).expect_text("add failed and remains the current state: ");
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn command_agents_leave_rows_for_commits_and_files() {
     // The next wake's request mentions the commit.
     fixture.run(&["lifecycle", "tick"]).ends(0);
     let text = asked(&fixture, "lifecycle").to_string();
-    assert!(text.contains("What happened so far") && text.contains(" add: a tide"), "{text}");
+    assert!(text.contains("Changes so far") && text.contains(" add: a tide"), "{text}");
 }
 
 #[test]

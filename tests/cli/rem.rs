@@ -79,9 +79,9 @@ fn rem_without_model_writes_a_carry() {
         "#+TITLE: rem — 2026-11-02 03:04 UTC\n#+MODEL: by rule\n",
         "Committed: Begin (",
         "Until now one commit was made.\n",
-        "Of the 3 tool uses, 1 failed.",
+        "1 of the 3 tool uses failed.",
         "Failed: `make site` (exit 2): no rule for site.",
-        "- `make site` was not seen to pass since it failed.\n",
+        "- `make site` has not been seen to pass since it failed.\n",
         "- An entry by rule has no ideas beyond the tasks on the board.\n",
         "- DOING: comparison table — landscape\n",
         "- NEXT: tidy the page\n",
@@ -496,7 +496,8 @@ fn cycle_waits_for_a_valid_dream() {
             fs::write(&kill, "").unwrap();
         }
         answer(&fixture, "", bad);
-        fixture.run_at(day(clock), &["run", "cycle"]).ends(1).expect_text("rem holds its place");
+        let failed = fixture.run_at(day(clock), &["run", "cycle"]).ends(1);
+        failed.expect_text("and remains the current state: ");
         assert_eq!(fixture.read(".runner/lifecycle-pos"), position, "{bad}");
         assert!(fixture.path(".runner/failed/cycle.json").is_file(), "{bad}");
         assert_eq!(entries(&fixture, "rem").len(), 1, "{bad}");
