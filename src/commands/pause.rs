@@ -40,7 +40,7 @@ pub struct ResumeArgs {
     /// The job's name in runner.toml
     #[arg(required_unless_present = "all")]
     job: Option<String>,
-    /// Resume everything
+    /// End the pause for all jobs; a job that was paused by name stays paused
     #[arg(long, conflicts_with = "job")]
     all: bool,
 }
@@ -131,15 +131,16 @@ impl ResumeArgs {
         };
         let ended = store.resume(id, now)?;
         client::wake(cli.env);
-        let what = self.job.as_deref().unwrap_or("everything");
         let all = store.paused_until(now)?;
-        let notice = match (ended, all) {
-            (_, Some(_)) if id.is_some() => {
-                format!("{what} is resumed, but everything is paused: runner resume --all")
-            }
-            (true, _) => format!("{what} is resumed"),
-            (false, _) => format!("{what} was not paused"),
+        let mut notice = match (&self.job, ended) {
+            (Some(job), true) => format!("{job} is resumed"),
+            (Some(job), false) => format!("{job} was not paused"),
+            (None, true) => "the pause for all jobs has ended".to_owned(),
+            (None, false) => "there was no pause for all jobs".to_owned(),
         };
+        if self.job.is_some() && all.is_some() {
+            notice.push_str(", but all jobs are still paused; fix: runner resume --all");
+        }
         cli.ui.show(&PauseState {
             job: self.job.clone(),
             paused: all.is_some(),
@@ -159,7 +160,7 @@ pub fn limited(end: Timestamp) -> Option<Timestamp> {
 /// Describes when a job's pause, or the pause for all jobs, ends.
 pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
-        || format!("until `runner resume {}`", job.unwrap_or("--all")),
+        || format!("until you run `runner resume {}`", job.unwrap_or("--all")),
         |end| format!("until {}", show::format_time(end)),
     )
 }

@@ -254,7 +254,7 @@ fn runs_are_cancelled_retried_and_paused() {
     top.until("everything is paused");
     assert_eq!(fixture.count("SELECT count(*) FROM pause"), 1);
     top.press("p");
-    top.until("everything is resumed");
+    top.until("the pause for all jobs has ended");
     top.press("q");
     top.end(0);
     let sql =

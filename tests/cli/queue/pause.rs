@@ -10,12 +10,12 @@ fn paused_job_still_runs_manually() {
     let waiting = enqueue(&fixture, &["tidy"]);
     run(&fixture, &["pause", "tidy"])
         .ends(0)
-        .expect_text("tidy is paused until `runner resume tidy`");
+        .expect_text("tidy is paused until you run `runner resume tidy`");
     clock(&fixture, "21:30");
     enqueue(&fixture, &["count"]);
     assert_eq!(ticked(&fixture), ["count"], "a job other than tidy was paused");
     run(&fixture, &["status"])
-        .expect_text("tidy until `runner resume tidy`")
+        .expect_text("tidy until you run `runner resume tidy`")
         .expect_text("tidy: ready, but paused")
         .expect_text(&waiting);
     let status = run(&fixture, &["status", "--json"]).json();
@@ -45,7 +45,7 @@ fn global_pause_ends_at_its_time() {
         "2026-11-21T21:00:00Z"
     );
     run(&fixture, &["pause", "count"]).ends(0);
-    run(&fixture, &["resume", "count"]).ends(0).expect_text("everything is paused");
+    run(&fixture, &["resume", "count"]).ends(0).expect_text("all jobs are still paused");
     clock(&fixture, "21:00");
     assert_eq!(ticked(&fixture), ["count"]);
     let json = run(&fixture, &["resume", "--all", "--json"]).ends(0).json();
