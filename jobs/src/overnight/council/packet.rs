@@ -46,7 +46,7 @@ pub struct CouncilPacket {
     pub ended: Option<String>,
     /// Soft failures of the night.
     pub degraded: Vec<String>,
-    /// Lines from the brief on the goal.
+    /// The first lines of the brief about the goal.
     pub brief: Vec<String>,
     /// The candidates to choose from, best first according to the rules.
     pub candidates: Vec<Candidate>,
@@ -182,12 +182,15 @@ impl CouncilPacket {
         };
         let headline = match first {
             Some(first) => clean(&format!("Begin with: {}", first.title), 200),
-            None => "No work is open: look for gaps in the corpus".to_owned(),
+            None if self.below_floor.is_empty() => {
+                "There is no open work: look for gaps in the corpus".to_owned()
+            }
+            None => "There is no open work: restore the metrics below their floor".to_owned(),
         };
         let action = match first {
             Some(first) => first.title.clone(),
             None if self.below_floor.is_empty() => "Look for gaps in the corpus".to_owned(),
-            None => "Look at the metrics that are below their floor".to_owned(),
+            None => "Restore the metrics that are below their floor".to_owned(),
         };
         let weak = self.candidates.iter().filter(|it| it.confidence == "low");
         let mut risks: Vec<String> =
