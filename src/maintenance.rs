@@ -194,7 +194,7 @@ fn logs(home: &Env, store: &Store, found: &mut Vec<PrunableFile>) -> Result<(), 
     for name in entries_below(&home.state, folder) {
         let Ok(run) = name.parse::<RunId>() else { continue };
         let over = store.over_since(&run)?;
-        let needed = over.is_none().then_some("its run is not over");
+        let needed = over.is_none().then_some("with an unfinished run");
         found.extend(prunable(
             FileKind::Log,
             &home.state,

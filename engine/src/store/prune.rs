@@ -152,15 +152,15 @@ fn old_occurrences(db: &Connection, limit: Timestamp) -> Result<Vec<OldOccurrenc
                ORDER BY p.rowid DESC LIMIT 1 OFFSET 49), 0))
          SELECT o.id, (SELECT group_concat(id, ' ') FROM runs WHERE occurrence = o.id), CASE
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND state <> 'settled')
-             THEN 'not over'
-           WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of its job'
-           WHEN o.id IN (SELECT occurrence FROM counted) THEN 'the circuit breaker counts it'
+             THEN 'not finished'
+           WHEN o.id IN (SELECT occurrence FROM newest) THEN 'the newest of their jobs'
+           WHEN o.id IN (SELECT occurrence FROM counted) THEN 'counted by a circuit breaker'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND id IN (SELECT run FROM breaker_resets))
-             THEN 'a circuit breaker reset refers to it'
-           WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'a run is waiting for it'
+             THEN 'named by a circuit breaker reset'
+           WHEN EXISTS (SELECT 1 FROM runs WHERE waits_for = o.id) THEN 'another run is waiting'
            WHEN EXISTS (SELECT 1 FROM runs WHERE occurrence = o.id AND staging IS NOT NULL)
-             THEN 'its staging folder has not been swept'
-           WHEN EXISTS (SELECT 1 FROM nights WHERE id = o.night AND closed IS NULL) THEN 'its night is still open'
+             THEN 'with a staging folder'
+           WHEN EXISTS (SELECT 1 FROM nights WHERE id = o.night AND closed IS NULL) THEN 'in an open night'
          END
          FROM occurrences o INDEXED BY occurrences_settled
          WHERE o.settled IS NOT NULL AND o.settled < ?1",
@@ -223,7 +223,7 @@ fn old_alerts(db: &Connection, limit: Timestamp) -> Result<Vec<AlertId>, Fault> 
 }
 
 /// Returns the keys of the budget usage and grants of days, weeks and windows, including keys that
-/// have only grants. Keys without a date are omitted. So is the last window of each pool, because
+/// have only grants. Keys without a date, a week or an opening time are omitted. So is the last window of each pool, because
 /// it may still be open.
 fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let found: Vec<Option<OldUsage>> = db.all(
@@ -246,7 +246,7 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
 }
 
 /// Returns the last day of a budget level's period, as encoded in the level's key. For a window,
-/// returns the day in UTC on which the window opened. Returns `None` if the key contains no date.
+/// returns the day in UTC on which the window opened. Returns `None` if the key contains no such time.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let date = key.rsplit(' ').next()?;
     match level {
@@ -300,7 +300,7 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
-        // Usage at the level of a parent would belong to this run. No current code records any.
+        // Usage at the level `parent` is keyed by the parent run. No current code records any.
         "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

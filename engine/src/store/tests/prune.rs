@@ -107,11 +107,11 @@ fn plan_keeps_needed_files_and_newest_backups() {
         occurrences: vec![OldOccurrence {
             id: OccurrenceId::new(now()),
             runs: Vec::new(),
-            needed: Some("not over".to_owned()),
+            needed: Some("not finished".to_owned()),
         }],
         files: vec![
             found(FileKind::Log, "runs/old", now(), None),
-            found(FileKind::Log, "runs/live", now(), Some("its run is not over")),
+            found(FileKind::Log, "runs/live", now(), Some("with an unfinished run")),
             found(FileKind::Log, "runs/young", days(20), None),
             found(FileKind::Report, "reports/x", now(), None),
             found(FileKind::Backup, "backups/1", now(), None),
