@@ -292,7 +292,7 @@ fn daemon_kills_its_overdue_run() {
     kill_process(owner(&fixture), Signal::STOP).unwrap();
     fixture.set_clock("2026-11-21T22:01:00Z\n3660");
     assert_eq!(daemon.tick()["started"], serde_json::json!([]));
-    daemon.wait_for_text("settled because its process had died: timed-out");
+    daemon.wait_for_text("was settled by recovery: timed-out");
     let id = reported["started"][0].as_str().unwrap();
     assert!(outcome(&fixture, id).contains("timed-out"));
     drop(daemon);
