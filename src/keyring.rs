@@ -33,11 +33,11 @@ pub fn resolve_secrets(spec: &BackendSpec) -> BTreeMap<String, String> {
 /// Always fails, because this build cannot read the keyring.
 ///
 /// # Errors
-/// Returns an error that describes how to build runner with the keyring.
+/// Returns an error that describes how to build runner with keyring support.
 #[cfg(not(feature = "keyring"))]
 pub fn secret(name: &str) -> Result<String, String> {
     Err(format!(
-        "this runner was built without the keyring that keyring:{name} refers to: cargo install --path . --features keyring"
+        "keyring:{name} needs keyring support, and this runner was built without it; fix: cargo install --path . --features keyring"
     ))
 }
 
@@ -68,14 +68,14 @@ fn describe_error(name: &str, error: &::keyring::Error) -> String {
     use ::keyring::Error;
     match error {
         Error::NoEntry => format!(
-            "the keyring has no secret {SERVICE}/{name}: secret-tool store --label 'runner {name}' service {SERVICE} username {name}"
+            "the keyring has no secret named {SERVICE}/{name}; fix: secret-tool store --label 'runner {name}' service {SERVICE} username {name}"
         ),
         Error::Ambiguous(all) => {
-            format!("the keyring has {} secrets {SERVICE}/{name}; keep one of them", all.len())
+            format!("the keyring has {} secrets named {SERVICE}/{name}; keep only one", all.len())
         }
         Error::BadEncoding(_) => format!("the keyring entry {SERVICE}/{name} is not text"),
         Error::NoStorageAccess(why) | Error::PlatformFailure(why) => format!(
-            "the keyring is locked or does not answer: {why} (a timer's tick has no desktop session; use a variable or a private file instead)"
+            "the keyring is locked or does not answer: {why} (a tick started by a timer has no desktop session; use a variable or a private file instead)"
         ),
         other => format!("cannot read {SERVICE}/{name} from the keyring: {other}"),
     }
@@ -94,7 +94,7 @@ mod tests {
 
     #[cfg(feature = "keyring")]
     #[test]
-    fn store_errors_suggest_a_fix() {
+    fn store_errors_are_explained() {
         use ::keyring::mock::MockCredential;
         use ::keyring::{Entry, Error};
 

@@ -1,7 +1,7 @@
 //! The trait that every kind of job implements.
 //!
-//! Each kind implements the trait for its settings type, in its own folder. `kinds.rs` contains the
-//! only table of kinds.
+//! Each kind implements the trait for its settings type, in its own file or folder. `kinds.rs`
+//! contains the only table of kinds.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -134,8 +134,9 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns whether runs are exempt from pauses, gates, budgets and the circuit breaker. Only
-    /// reports are exempt, because a failure must not prevent the report that describes it.
+    /// Returns whether runs are exempt from pauses, gates, budgets and the circuit breaker. Reports
+    /// are exempt, because a failure must not prevent the report that describes it, and so are results
+    /// from other hosts, whose work has already passed these checks.
     fn is_exempt(&self) -> bool {
         false
     }
@@ -190,8 +191,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the setting that names the files that receive unmodified text from a program or
-    /// model, and the paths of those files.
+    /// Returns the files to which text from a program or model is written unmodified, with the key of
+    /// the setting that names them.
     fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
         None
     }
@@ -285,12 +286,12 @@ impl<T: Kind + Clone + Serialize> KindObject for T {
 }
 
 impl dyn Kind {
-    /// Returns the settings if they are of the kind `T`.
+    /// Returns the settings if they are of kind `T`.
     pub fn of<T: Kind>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 
-    /// Returns the settings for modification if they are of the kind `T`.
+    /// Returns a mutable reference to the settings if they are of kind `T`.
     pub fn of_mut<T: Kind>(&mut self) -> Option<&mut T> {
         (self as &mut dyn Any).downcast_mut()
     }

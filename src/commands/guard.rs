@@ -17,7 +17,7 @@ use crate::project::{self, LoadedProject, trust};
 use crate::ui::{Failure, Ui, View, show};
 use crate::{config, env};
 
-/// Check whether paths may be written, as an agent's hook or for given paths
+/// Check whether paths may be written or could leak, from an agent's hook or on the command line
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard leak dreams/state.json")]
 pub struct GuardArgs {
@@ -40,8 +40,8 @@ enum GuardCommand {
         #[arg(required = true)]
         paths: Vec<String>,
     },
-    /// Check that the contents of each path stay out of git's history; exit code 1 if those of any
-    /// path could leak
+    /// Check that no path's contents can end up in git's history; exit code 1 if any path could
+    /// leak
     #[command(after_help = "Example: runner guard leak dreams/state.json")]
     Leak {
         /// The paths, relative to the project's folder
@@ -50,11 +50,12 @@ enum GuardCommand {
     },
 }
 
-/// An agent's PreToolUse hook: reads its payload from standard input; exit code 2 refuses the tool
+/// An agent's PreToolUse hook: reads its payload from standard input; exit code 2 refuses the tool call
 ///
-/// The hook refuses early and gives the reason; the sandbox stops whatever the hook misses. An error in the hook
-/// also refuses the tool, as does an unknown tool that names no path. If a command failed repeatedly in finished
-/// sessions, the model is also shown what fixed the error. Without any limits, everything that writes is refused.
+/// The hook refuses early and gives the reason; the sandbox stops whatever the hook misses. A tool call is
+/// also refused if the hook itself fails, or if the tool is unknown and its input names no path. If a command failed
+/// repeatedly in finished sessions, the model is also shown what fixed the error. If neither `--job` nor `--write` is
+/// given, every tool call that writes is refused.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner guard hook --job licences < payload.json")]
 struct HookArgs {
@@ -104,7 +105,7 @@ impl HookArgs {
                 Exit::Done
             }
             Err(why) => {
-                // Only this exit code refuses the tool, so every error exits with it. The JSON is
+                // Only this exit code refuses the tool call, so every error exits with it. The JSON is
                 // for agents that read a decision instead of the exit code.
                 Ui::document(&decision(&why));
                 show::complain(&why);
@@ -135,7 +136,7 @@ impl HookArgs {
 fn bounds_of(cli: &Cli<'_>, job: Option<&str>) -> Result<WriteBounds, Failure> {
     let root = project::find(cli.here)?;
     // No database is available inside the sandbox. The run was admitted with accepted settings, and
-    // fails at the end if these files have changed.
+    // fails at the end if the configuration files have changed since.
     let here = match trust::in_run() {
         true => None,
         false => Some(LoadedProject::load(cli.env, &root)?),

@@ -15,6 +15,7 @@ use runner_jobs::Folders;
 use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
 use runner_jobs::replay::{ReplayError, Replayed, replay};
+use runner_text::counted;
 use serde::Serialize;
 
 use super::{Cli, runs};
@@ -25,8 +26,8 @@ use crate::ui::{Failure, Ui, View, show};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "The data that the run read and the answers that it received come from its recording: no model is asked, no \
-                  program is started, and the project need not exist any more. Exit code 0: every artifact \
-                  is byte for byte the same; 1: something differs, which is printed; 65: there is no complete recording.\n\
+                  program is started, and the project no longer needs to exist. Exit code 0: the requests, the \
+                  outcome and every artifact are the same; 1: something differs, which is printed; 65: there is no complete recording.\n\
                   \n\
                   Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
 )]
@@ -96,8 +97,9 @@ impl View for ReplayView {
         let same = replayed.artifacts.iter().filter(|one| one.equal).count();
         let verdict = match (replayed.equal, total) {
             (true, 0) => {
-                format!("no artifacts, like the recorded run ({})", replayed.outcome)
+                format!("no artifacts, as in the recorded run ({})", replayed.outcome)
             }
+            (true, 1) => "the only artifact is byte for byte the same".to_owned(),
             (true, _) => format!("all {total} artifacts are byte for byte the same"),
             (false, _) => format!("the result differs; {same} of {total} artifacts are the same"),
         };
@@ -121,8 +123,8 @@ impl View for ReplayView {
         }
         if replayed.redacted > 0 && !replayed.equal {
             text.push_str(&format!(
-            "  note     secrets were removed from {} inputs of the recording: results based on them may differ\n",
-            replayed.redacted
+            "  note     secrets were removed from {} of the recording: results based on them may differ\n",
+            counted(replayed.redacted, "input")
         ));
         }
         show::out(&text);
@@ -171,7 +173,7 @@ fn none(home: &Env, wanted: &str) -> Failure {
             kinds::unrecorded(&row.kind).unwrap_or_default()
         )),
         Some(Ok(row)) => Failure::data(format!(
-            "run {} ({}) has no recording: only runs that did their work are recorded, and \
+            "run {} ({}) has no recording: only runs that completed their work are recorded, and \
              retention.recordings limits how long recordings are kept",
             row.id, row.job_name
         ))

@@ -16,7 +16,7 @@ use crate::ui::Failure;
 /// The wait after the first failure. Each further failure doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// The lower limit for the longest wait, for a fleet with a short lease.
+/// The minimum to which a short lease can reduce the longest wait.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The longest wait.
@@ -29,7 +29,7 @@ struct Backoff {
     boot: String,
     /// The number of consecutive failures.
     failures: u32,
-    /// The boot time in milliseconds at which the database is tried again.
+    /// The earliest time of the next attempt, in milliseconds since boot.
     until: u64,
     why: String,
 }
@@ -72,7 +72,8 @@ pub fn note(home: &Env, (fleet, lease): (&str, Duration), why: &str) -> Result<(
 }
 
 /// Returns the wait after this number of earlier consecutive failures. A finished result must be
-/// delivered within its lease, so the wait is a small fraction of the lease.
+/// delivered within its lease, so the wait is at most a sixth of the lease, which the settings limit to at least ten
+/// seconds.
 fn wait(failures: u32, lease: Duration) -> Duration {
     let longest = LONGEST.min(lease / 6).max(SHORTEST);
     FIRST.saturating_mul(1 << failures.min(10)).min(longest)

@@ -267,7 +267,7 @@ fn guide_example_executor_works() {
     let listed = listed.as_array().unwrap();
     assert_eq!(listed.len(), 2);
     for item in listed {
-        assert_eq!(item["rationale"], "by the rule of the example");
+        assert_eq!(item["rationale"], "by the example's rule");
     }
 }
 

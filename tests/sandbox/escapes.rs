@@ -1,5 +1,5 @@
-//! Runs every attempt in every kind of sandbox, as the current user and as `nobody`. No covered
-//! attempt may succeed. Without a sandbox, most of them succeed.
+//! Runs every covered attempt in every kind of sandbox that this host has, as the current user and, if
+//! that is root, as `nobody`. No attempt may succeed. Without a sandbox, most of them succeed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -122,7 +122,7 @@ impl Fixture {
         }
     }
 
-    /// Runs the attempt and describes any success.
+    /// Runs the attempt and describes any success, or why the child did not start.
     fn attempt(&mut self, attempt: &Attempt, means: Option<SandboxMechanism>) -> Option<String> {
         let before = self.picture();
         let mut spec =
@@ -143,7 +143,7 @@ impl Fixture {
         spec.env.extend(values.map(|(name, value)| (name.to_owned(), value)));
         spec.limits.total = Some(std::time::Duration::from_secs(20));
         // The next child inherits the descriptor. Children of other tests must not inherit it,
-        // because a script without a sandbox would change the file of this fixture through it.
+        // because an unsandboxed script could use it to change this fixture's file.
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         fcntl_setfd(&self.open, FdFlags::empty()).unwrap();
         let ended = run(&spec, &Cancel::new().unwrap(), &mut |_, _| OutputVerdict::Continue);
@@ -193,7 +193,7 @@ impl Fixture {
         (!left.is_empty()).then(|| format!("processes are left behind: {left:?}"))
     }
 
-    /// Returns the command lines of the processes with the test's argument.
+    /// Returns the command lines of the processes that were started with this fixture's token.
     fn left(&self) -> Vec<String> {
         let wanted = format!("1000.{}", self.token.replace('-', ""));
         let entries = fs::read_dir("/proc").unwrap().flatten();
@@ -243,7 +243,7 @@ fn draw(path: &Path, all: &mut Vec<String>) {
         all.push(format!("{} does not exist", path.display()));
         return;
     };
-    // The inspection itself changes a folder's times.
+    // Later attempts change the times of folders that they may write.
     let times = if data.is_file() { data.mtime_nsec() + data.mtime() } else { 0 };
     let text = if data.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };
     let attribute = rustix::fs::lgetxattr(path, "user.evil", &mut [0_u8; 8]).is_ok();
@@ -345,7 +345,7 @@ fn no_attempt_escapes_as_nobody() {
     assert!(said.contains("attempts as user 65534"), "{said}");
 }
 
-/// Checks that nine of ten harmless attempts succeed without a sandbox.
+/// Checks that at least nine in ten harmless attempts succeed without a sandbox.
 #[test]
 fn attempts_succeed_without_a_sandbox() {
     if std::env::consts::ARCH != "x86_64" {

@@ -117,7 +117,7 @@ impl Redactor {
 
     /// Scans the next line of `text` from `at`, or the next part of a very long line. Returns the
     /// end of the scanned text and the secrets in it, or `None` if the line has no end yet and more
-    /// text may follow. The text before `at` may be shortened to [`LOOK_BACK`] bytes.
+    /// text may follow. The caller may drop the text before `at`, except its last [`LOOK_BACK`] bytes.
     fn step(
         &self,
         state: &mut RedactState,
@@ -220,7 +220,7 @@ struct RedactState {
     in_key: bool,
 }
 
-/// Merges overlapping spans, keeping them in order.
+/// Sorts the spans by their start, and merges those that overlap.
 fn merged(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_by_key(|span| (span.start, span.end));
     let mut out: Vec<Span> = Vec::with_capacity(spans.len());

@@ -36,8 +36,8 @@ pub struct Retention {
     pub recordings: Option<SignedDuration>,
 }
 
-/// Time after which deferred runs between the first run and the last deferred run of an occurrence
-/// are deleted.
+/// Age at which a deferred run is deleted if it lies between the first run and the last deferred run
+/// of its occurrence.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
 /// Time after which a leftover staging folder or temporary file is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
@@ -78,7 +78,8 @@ pub struct UsageKey {
     pub key: String,
 }
 
-/// Budget usage or grants of a level whose key contains a date or the opening time of a window.
+/// Budget usage or grants of a level whose key contains a date, a week or the opening time of a
+/// window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldUsage {
     pub usage: UsageKey,
@@ -244,7 +245,7 @@ impl Retention {
         kept: &mut BTreeMap<Cow<'static, str>, u64>,
         now: Timestamp,
     ) -> Vec<OldFile> {
-        // The newest files come first, so the newest backups are counted first.
+        // The newest files of each kind come first, so the newest backups are counted first.
         found.sort_by(|a, b| (a.kind, b.at, &b.below).cmp(&(b.kind, a.at, &a.below)));
         let mut backups = 0;
         let mut files = Vec::new();

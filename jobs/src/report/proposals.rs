@@ -1,5 +1,5 @@
-//! The proposals from the night's dreams and all earlier undecided ones, as they currently appear
-//! in their files, with the current decisions.
+//! The proposals from the night's dreams and the earlier ones that the user can still decide on, as
+//! they currently appear in their files, with the current decisions.
 //!
 //! The proposals exist only in the files: each report reads them again and never stores them. The
 //! files are not trusted: an entry that is not a proposal is left out, and a command is built only
@@ -45,9 +45,10 @@ pub struct ReportedProposal {
     pub evidence: String,
     /// The rationale, truncated.
     pub rationale: String,
-    /// The name of the current decision, or `None` if the proposal is still awaiting a decision.
+    /// The name of the current decision, or `None` if there is none.
     pub decided: Option<String>,
-    /// The flag that selects the dream job in a command, if there are several dream jobs.
+    /// The flag that selects the dream job in a command, or an empty string if the default job is
+    /// meant.
     #[serde(default)]
     pub flag: String,
     /// The age of the proposal, in whole days, when the night was closed.
@@ -60,7 +61,7 @@ pub struct ReportedProposal {
     #[serde(default)]
     pub like: Option<String>,
     /// Whether the user decided against at least half of the proposals like this one. Such
-    /// proposals are listed last.
+    /// proposals are listed last in their group.
     #[serde(default)]
     pub disfavoured: bool,
 }
@@ -141,7 +142,7 @@ pub struct WaitingProposals {
     pub count: usize,
     /// The time of the pass that made the oldest of them.
     pub oldest: Option<Timestamp>,
-    /// Number of undecided ideas that are kept even though they may be done or duplicates.
+    /// Number of undecided proposals that keep an idea even though it may be done or a duplicate.
     #[serde(default)]
     pub perhaps: usize,
 }
@@ -186,7 +187,8 @@ pub(super) struct FoundProposals {
     pub unread: Vec<String>,
 }
 
-/// Reads the proposals left by the runs of a night, and the earlier ones still awaiting a decision.
+/// Reads the proposals left by the runs of a night, and the earlier ones that the user can still
+/// decide on.
 /// `until` is the time when the night was closed.
 pub(super) fn read(
     root: &Path,
@@ -313,13 +315,13 @@ mod tests {
             WaitingProposals { count: 2, oldest, perhaps: 0 }
         );
         // Each undecided proposal shows the decisions on proposals like it. One rejection in two
-        // decisions is enough for the undecided proposals to be listed last.
+        // decisions is enough for them to be listed last in their group.
         let rejected =
             r#"- {"proposal_id":"bb","decision":"rejected","at":"2026-11-20T02:00:00Z"}"#;
         let accepted = decided.replace("}", r#","at":"2026-11-22T02:00:00Z"}"#);
         write(root, "dreams/ledger.md", &format!("{rejected}\n{accepted}\n"));
         let found = read(root, &jobs(&["dream"]), &[], later);
-        let like = "you accepted 1 and rejected 1 of 2 proposals like this in 90 days";
+        let like = "you accepted 1 and rejected 1 of 2 proposals like this in the last 90 days";
         assert_eq!(found.proposals[0].like.as_deref(), Some(like));
         assert!(found.proposals[0].disfavoured);
         // After 90 days, the decisions no longer count.
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn perhaps_done_ideas_are_listed_until_decided() {
+    fn possibly_done_ideas_are_listed_until_decided() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for name in ["a", "b", "c"] {

@@ -21,7 +21,7 @@ const FAILURES: u32 = 3;
 /// Maximum number of hints for a project.
 const MOST: usize = 40;
 
-/// A command that failed in finished sessions and has not passed since.
+/// A command that failed in finished sessions and has not succeeded since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hint {
     pub command: String,

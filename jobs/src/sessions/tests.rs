@@ -97,8 +97,8 @@ fn sub_agent_files_are_part_of_the_session() {
         (found.findings.commands.len(), found.calls),
         (mixed.findings.commands.len(), mixed.calls)
     );
-    // In early versions, a sub-agent's file is next to the transcript and contains the id of its
-    // session.
+    // Early versions of Claude Code put a sub-agent's file next to the transcript. The file contains
+    // the session's id.
     let named = |session: &str| {
         let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
         format!("{row}\n{agent}")
@@ -115,7 +115,8 @@ fn mix(a: &str, b: &str) -> String {
         let row: serde_json::Value = serde_json::from_str(row).unwrap();
         row["timestamp"].as_str().unwrap().to_owned()
     };
-    // The timestamp of the fixture's last answer is the fixture's start time.
+    // The fixture's last answer has the timestamp of the session's start, so it would be sorted to
+    // the front.
     let last = rows.pop().unwrap();
     rows.sort_by_key(time);
     rows.push(last);
@@ -450,7 +451,7 @@ fn packet_is_short_deterministic_and_about_the_last_session() {
     let text = packet.render();
     assert!(text.starts_with("Background") && text.contains("nothing about it unasked"));
     assert_eq!(Some(&packet), resume::packet(&[&second, &first], &artifacts, "p").as_ref());
-    // A session that received the playbook but did not resolve the error is a failure of the
+    // A session that received the playbook but did not resolve the error counts as a failure of the
     // playbook.
     let id = &packet.playbooks[0].id;
     let row = json!({ "type": "attachment", "timestamp": "2026-01-04T03:00:00Z",

@@ -248,8 +248,8 @@ fn limit_applies_to_its_pool_and_waits_grow() {
     store.clear_limit("max", later(92), at).unwrap();
     assert_eq!(store.limit("max", later(92)).unwrap(), None);
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
-    // A limit whose recorded time is in the future was recorded by a wrong clock, so any answer
-    // clears it.
+    // A limit whose recorded time is in the future was recorded while the clock was wrong, so any
+    // answer clears it.
     store.clear_limit("max", now(), now()).unwrap();
     assert_eq!(store.note_limit("max", None, "", at).unwrap().streak, 1);
     // After the clock is set back by a year, the limit does not last a year longer.
@@ -351,7 +351,7 @@ fn fallbacks_are_reserved_or_left_out() {
     assert_eq!(
         fixture.store.account(POOL_DAY, &pool.key).unwrap().calls,
         3,
-        "the calls are also reserved at the fallback's pool"
+        "the calls are also reserved in the fallback's pool"
     );
     let held = ask(&fixture);
     let short = held.short[1].as_ref().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! undecided ──accept, amend──> the action is carried out ─┐
-//!     │ ▲   ──reject, skip───> nothing is touched ────────┤──> a line in the decisions
+//!     │ ▲   ──reject, skip───> nothing is touched ────────┤──> a line in the decisions file
 //!     │ └──────────────────────── undo ───────────────────┘
 //!     └── its ideas changed: refused unless forced
 //! ```
@@ -48,7 +48,7 @@ pub struct Decider<'a> {
     pub me: &'a ProcessIdentity,
     /// The store that records the run.
     pub store: &'a mut Store,
-    /// Removes secrets from notes.
+    /// Removes secrets from the user's note on a decision.
     pub redactor: &'a Redactor,
     /// Free space, in bytes, on the file system where the decision is written.
     pub free_bytes: u64,
@@ -68,7 +68,8 @@ pub enum DecisionInput {
         /// The destination of a merge, if it differs from the proposed one or none was proposed.
         into: Option<String>,
     },
-    /// Leave the idea as it is, and do not propose the same again until the idea changes.
+    /// Leave the idea as it is, and do not make the same proposal again until the idea
+    /// changes.
     Skip,
 }
 
@@ -165,9 +166,9 @@ pub enum ReviewError {
     Cannot(String),
     #[error("{0}")]
     Guard(String),
-    /// The text of a private idea would become visible to everyone who sees the repository.
+    /// The text of a private idea would become visible to anyone with access to the repository.
     #[error(
-        "{from} is private, and git does not ignore {to}: once it is committed, everyone who sees the repository can read it there"
+        "{from} is private, and git does not ignore {to}: once {to} is committed, anyone with access to the repository can read the text there"
     )]
     Exposed {
         from: String,
@@ -180,14 +181,14 @@ pub enum ReviewError {
     /// Another review is in progress.
     #[error("{0}")]
     Busy(String),
-    /// Another process changed a target during the act.
+    /// Another process changed a target during the edit.
     #[error("{0}")]
     Conflict(String),
-    /// The act is only partly published; the next command or tick completes it.
+    /// The edit is only partly published; the next command or tick completes it.
     #[error("run {run} is only partly published: {why}")]
     Unfinished { run: RunId, why: String },
     /// The state file is invalid.
-    #[error("{path} is not a dream state: {why}")]
+    #[error("{path} is not a valid dream state file: {why}")]
     State { path: String, why: String },
     /// A disk or environment error.
     #[error("{0}")]
@@ -207,8 +208,8 @@ impl Decider<'_> {
     /// Decides on one proposal and carries the decision out.
     ///
     /// # Errors
-    /// Returns a [`ReviewError`]. After every error except `Conflict` and `Unfinished`, nothing has
-    /// changed.
+    /// Returns a [`ReviewError`]. After every error except `Conflict`, `Unfinished` and
+    /// `Ledger`, nothing has changed.
     pub fn decide(&mut self, ask: &DecisionRequest<'_>) -> Result<AppliedDecision, ReviewError> {
         let mut held = self.take_locks()?;
         let mut tries = 0;
@@ -252,8 +253,8 @@ impl Decider<'_> {
     /// Returns the changes that a verdict would make now.
     ///
     /// # Errors
-    /// Returns the same errors as [`Decider::decide`], except `Stale`, `Exposed` and errors that
-    /// occur only when a decision is recorded.
+    /// Returns those errors of [`Decider::decide`] that concern the action and its paths, except
+    /// `Stale` and `Exposed`.
     pub fn preview(
         &self,
         item: &ProposalItem,
@@ -297,7 +298,7 @@ impl Decider<'_> {
             DecisionInput::Reject | DecisionInput::Skip => {
                 let says = match verdict {
                     DecisionInput::Reject => "nothing is done".to_owned(),
-                    _ => "left until it changes".to_owned(),
+                    _ => "the idea is left as it is until it changes".to_owned(),
                 };
                 let plan = ActionPlan { says, ..ActionPlan::default() };
                 return Ok((proposal.action, plan));
@@ -338,7 +339,8 @@ impl Decider<'_> {
         Ok((action, plan))
     }
 
-    /// Applies the path rules for acts to every path that a plan writes.
+    /// Applies the path rules for manual edits to every path that a plan writes, and to the folder of
+    /// the backup.
     pub(super) fn guard(
         &self,
         plan: &ActionPlan,
@@ -373,8 +375,8 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
     })
 }
 
-/// Compares a verdict with an earlier decision. Repeating the same verdict succeeds and does
-/// nothing; a different verdict is an error.
+/// Compares a verdict with an earlier decision. Repeating the same decision with the same action
+/// succeeds and does nothing; any other verdict is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,

@@ -40,7 +40,7 @@ impl LikeDecisions {
             .collect();
         (all > 0).then(|| {
             format!(
-                "you {} of {} like this in 90 days",
+                "you {} of {} like this in the last 90 days",
                 counts.join(" and "),
                 counted(all, "proposal")
             )
@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn decisions_are_described() {
         let past = LikeDecisions { accepted: 1, rejected: 3, undone: 0 };
-        let words = "you accepted 1 and rejected 3 of 4 proposals like this in 90 days";
+        let words = "you accepted 1 and rejected 3 of 4 proposals like this in the last 90 days";
         assert_eq!(past.describe().as_deref(), Some(words));
         assert!(past.is_disfavoured());
         assert_eq!(LikeDecisions::default().describe(), None);

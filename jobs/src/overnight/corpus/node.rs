@@ -43,7 +43,7 @@ impl NodeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Maturity {
-    /// The node states no maturity, or one that is not known.
+    /// The node states no maturity, or an unrecognized one.
     Unknown,
     /// The node has not passed a gate.
     Provisional,
@@ -113,7 +113,7 @@ pub struct Node {
     pub maturity: Maturity,
     /// The status in the node's front matter, in lower case; empty if there is none.
     pub status: String,
-    /// The utility from the front matter. Its users limit it to the range from 0 to 1.
+    /// The utility from the front matter. Callers clamp it to the range from 0 to 1.
     pub utility: Option<f64>,
     pub date: Option<Date>,
     pub last_cited: Option<Date>,
@@ -239,7 +239,7 @@ impl Node {
     }
 }
 
-/// Returns the file name of a path without the ending `.md`.
+/// Returns the file name of a path without its `.md` extension.
 pub fn stem_of(path: &str) -> &str {
     let name = path.rsplit('/').next().unwrap_or(path);
     name.strip_suffix(".md").unwrap_or(name)
