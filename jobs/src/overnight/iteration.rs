@@ -133,14 +133,12 @@ impl Night<'_, '_> {
             ("removed", defragged.removed.len()),
             ("compiled", compiled.len()),
         ];
-        let whole = match self.commit(iteration, began, targets, &original, &mut history) {
-            Ok(whole) => whole,
-            Err(error) => {
-                // The next iteration judges again, because this one changed nothing.
-                self.summary.plateau_reason = None;
-                return Err(error);
-            }
-        };
+        let whole = self.commit(iteration, began, targets, &original, &mut history);
+        if whole.is_err() {
+            // The next iteration judges again, because this one changed nothing.
+            self.summary.plateau_reason = None;
+        }
+        let whole = whole?;
         for (name, count) in counts {
             *looped.gain.entry(name.to_owned()).or_default() += count as u64;
         }
