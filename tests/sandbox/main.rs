@@ -10,6 +10,7 @@
 
 mod attempts;
 mod escapes;
+mod kernel_attempts;
 mod launch;
 #[path = "../cli/open.rs"]
 mod open;
