@@ -109,9 +109,11 @@ fn values(key: &Key) -> (&'static str, Vec<&'static str>) {
             "recipient" | "sender" => {
                 ("\"me@example.org\"", with(&["\"me\"", "\"\"", "\"-f@x\"", "\"a@b\\nBcc: c@d\""]))
             }
-            "ideas" | "dreams" | "done" | "specs" | "learnings" => {
-                ("\"x\"", with(&["\"../x\"", "\"/x\""]))
-            }
+            "ideas" | "dreams" | "done" | "specs" => (
+                "\"x\"",
+                with(&["\"../x\"", "\"/x\"", "\".warden/x\"", "\".ctxrc\"", "\"dreams/.git/x\""]),
+            ),
+            "learnings" => ("\"x\"", with(&["\"../x\"", "\"/x\""])),
             "steps" => ("\"_x\"", with(&["\"x\"", "\"../_x\"", "\".git/_x\"", "\"\""])),
             "board" | "daydreams" => {
                 ("\"x\"", with(&["\"../x\"", "\".git/x\"", "\"rem/x\"", "\"\""]))

@@ -9,23 +9,8 @@ use runner_engine::publish::RelPath;
 use super::spec::DreamSpec;
 use crate::dry_run::{DryRunPlan, priced};
 use crate::kind::{Asks, BadSetting, Kind, Targets};
-use crate::reserved::reserved;
+use crate::reserved::{NEVER, reserved};
 use crate::{Context, Finished, JobError};
-
-/// The reserved names that no path of a dream job may begin with. Unlike the list for other jobs,
-/// this list does not contain `dreams`, the job's own folder.
-const RESERVED: [&str; 10] = [
-    ".git",
-    ".runner",
-    "runner.toml",
-    ".ctxrc",
-    "rem",
-    "_steps.jsonl",
-    ".claude",
-    ".codex",
-    ".mcp.json",
-    ".warden",
-];
 
 impl Kind for DreamSpec {
     fn name(&self) -> &'static str {
@@ -64,7 +49,10 @@ impl Kind for DreamSpec {
     }
 
     fn check(&self) -> Result<(), BadSetting> {
-        let path = |key, text: &str| match reserved(text, &RESERVED) {
+        // `dreams` is the job's own folder.
+        let names = NEVER.into_iter().filter(|name| *name != "dreams");
+        let names: Vec<&str> = names.collect();
+        let path = |key, text: &str| match reserved(text, &names) {
             Some(never) => Err((key, format!("{text:?}: dream jobs cannot use {never}"))),
             None => RelPath::new(text).map_err(|error| (key, error.to_string())),
         };
