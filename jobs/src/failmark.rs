@@ -127,7 +127,9 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         Some(Class::Environment) => {
             "fix the cause that the message names, then run the job manually"
         }
-        Some(Class::RateLimited) => "wait, or give the job another backend",
+        Some(Class::RateLimited) => {
+            "wait until the backend's server or provider answers, or give the job another backend"
+        }
         Some(Class::OverBudget) => {
             "if the message names a budget, wait for its next period, raise it, or grant more once with `runner budget grant`; otherwise, the provider's account has no credit left"
         }
