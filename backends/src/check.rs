@@ -49,8 +49,27 @@ impl CheckItem {
 
 /// Checks everything that this backend needs. `marker` marks the processes that the check starts.
 pub fn check(spec: &BackendSpec, around: &Surroundings<'_>, marker: &str) -> Vec<CheckItem> {
+    check_and_list(spec, around, marker).0
+}
+
+/// Checks everything that this backend needs, and returns the models that an API lists.
+pub fn check_and_list(
+    spec: &BackendSpec,
+    around: &Surroundings<'_>,
+    marker: &str,
+) -> (Vec<CheckItem>, Vec<ListedModel>) {
+    let mut models = Vec::new();
+    (findings(spec, around, marker, &mut models), models)
+}
+
+fn findings(
+    spec: &BackendSpec,
+    around: &Surroundings<'_>,
+    marker: &str,
+    models: &mut Vec<ListedModel>,
+) -> Vec<CheckItem> {
     match &spec.kind {
-        BackendKind::Api(..) => endpoint(spec, around),
+        BackendKind::Api(..) => endpoint(spec, around, models),
         BackendKind::Agent(kind, settings, child) => {
             match agent_plan(spec, (kind, settings, child), around) {
                 Ok(plan) => agent(&plan, marker),
@@ -97,12 +116,16 @@ fn agent(plan: &AgentPlan, marker: &str) -> Vec<CheckItem> {
 
 /// Checks which server answers at an API's address, whether the server accepts the key, and whether
 /// it has the model.
-fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
+fn endpoint(
+    spec: &BackendSpec,
+    around: &Surroundings<'_>,
+    models: &mut Vec<ListedModel>,
+) -> Vec<CheckItem> {
     let mut named = spec.clone();
     // The list of models can be shown even if no model is configured.
     let unnamed = spec.kind.model().is_none_or(str::is_empty);
-    if let (BackendKind::Api(_, settings), true) = (&mut named.kind, unnamed) {
-        settings.model = Some("none".to_owned());
+    if unnamed {
+        named.kind.set_model("none".to_owned());
     }
     let plan = match plan::EndpointPlan::of(&named, around) {
         Ok(plan) => plan,
@@ -153,6 +176,7 @@ fn endpoint(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<CheckItem> {
         Ok(()) => CheckItem::good("model", plan.model.clone()),
     });
     findings.extend(window(&plan, &found));
+    models.extend(found.models.unwrap_or_default());
     findings
 }
 
@@ -162,26 +186,18 @@ fn window(plan: &plan::EndpointPlan, found: &probe::Endpoint) -> Option<CheckIte
     let listed = found.models.iter().flatten().find(|it| probe::is_model(plan, &it.name))?;
     let window = listed.window?;
     let setting = format!("backends.{}.context_window", plan.name);
-    match plan.context_window {
-        Some(set) if set > window => {
-            let why = format!("{setting} is {set}, but the server's window is {window} tokens");
-            Some(CheckItem::of("window", &BackendError::Rejected { why }))
+    let fix = format!("runner config set {setting} {window}");
+    let (said, problem) = match plan.context_window {
+        Some(set) if set > window => (
+            format!("{setting} is {set}, but the server's window is {window} tokens; fix: {fix}"),
+            Some(Class::Environment),
+        ),
+        None if window < crate::WINDOW => {
+            (format!("the server's window is {window} tokens; to use all of it: {fix}"), None)
         }
-        None if window < crate::WINDOW => Some(CheckItem::good(
-            "window",
-            format!("{window} tokens, as the server reports; set {setting} = {window}"),
-        )),
-        _ => None,
-    }
-}
-
-/// Returns the models that an API lists, or an empty list if it lists none or cannot be reached.
-pub fn models(spec: &BackendSpec, around: &Surroundings<'_>) -> Vec<ListedModel> {
-    let mut named = spec.clone();
-    named.kind.set_model("none".to_owned());
-    let plan = plan::EndpointPlan::of(&named, around);
-    let found = plan.ok().and_then(|plan| probe::find(&plan).ok());
-    found.and_then(|found| found.models).unwrap_or_default()
+        _ => return None,
+    };
+    Some(CheckItem { what: "window", said, problem })
 }
 
 fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {

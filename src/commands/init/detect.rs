@@ -82,7 +82,7 @@ impl DetectedBackend {
         let mut settings = vec![("type", self.kind.to_owned())];
         settings.extend(self.base_url.map(|url| ("base_url", url.to_owned())));
         let listed = self.models.iter().find(|it| Some(it.name.as_str()) == model);
-        settings.extend(model.map(|name| ("model", format!("{name:?}"))));
+        settings.extend(model.map(|name| ("model", name.to_owned())));
         // Runner chooses the window of each request to Ollama.
         let window = listed.and_then(|it| it.window).filter(|_| self.kind != "ollama");
         settings.extend(window.map(|window| ("context_window", window.to_string())));
@@ -115,7 +115,7 @@ impl Candidate {
         variables.extend(keyring::resolve_secrets(&spec));
         let around =
             Surroundings { env: &variables, sandbox_start: None, slots: None, clock: &home.clock };
-        let findings = check::check(&spec, &around, marker);
+        let (findings, models) = check::check_and_list(&spec, &around, marker);
         if findings.iter().any(|it| it.problem.is_some() && it.what != "model") {
             return None;
         }
@@ -126,7 +126,7 @@ impl Candidate {
             kind: self.kind,
             base_url: self.base_url,
             about: about.map_or_else(String::new, |it| it.said.clone()),
-            models: check::models(&spec, &around),
+            models,
         })
     }
 }
@@ -154,7 +154,7 @@ mod tests {
             [
                 "backends.llamacpp.type=openai",
                 "backends.llamacpp.base_url=http://127.0.0.1:8080/v1",
-                "backends.llamacpp.model=\"small.gguf\"",
+                "backends.llamacpp.model=small.gguf",
                 "backends.llamacpp.context_window=4096",
                 "jobs.dream.backend=llamacpp",
             ]

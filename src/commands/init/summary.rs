@@ -5,6 +5,7 @@ use std::fs;
 
 use runner_jobs::dream::review::Privacy;
 use runner_jobs::kind::Asks;
+use runner_text::some_of;
 use serde::Serialize;
 
 use super::detect::DetectedBackend;
@@ -95,10 +96,18 @@ impl InitSummary {
             ("builtin", []) => {
                 vec!["builtin, which answers by rule; no model was found".to_owned()]
             }
-            ("builtin", names) => vec![
-                format!("builtin, which answers by rule; found: {}", names.join(", ")),
-                format!("to use {}: {}", names[0], command(&self.found[0])),
-            ],
+            ("builtin", names) => {
+                let first = &self.found[0];
+                let mut lines = vec![
+                    format!("builtin, which answers by rule; found: {}", names.join(", ")),
+                    format!("to use {}: {}", names[0], command(first)),
+                ];
+                if first.needs_model() && first.only_model().is_none() {
+                    let models = first.models.iter().map(|listed| listed.name.as_str());
+                    lines.push(format!("MODEL is one of its models: {}", some_of(models)));
+                }
+                lines
+            }
             (backend, _) => vec![backend.to_owned()],
         };
         if self.backend == "builtin" {
