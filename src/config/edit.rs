@@ -121,9 +121,9 @@ fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
             "{all}: {}: {why}; nothing was written",
             mistake.key
         ))
-        .hint(
-            "runner config set KEY VALUE KEY VALUE ...   (changes settings that depend on each other; runner config edit also removes settings)",
-        ),
+        .hint(mistake.fix().unwrap_or_else(|| {
+            "runner config set KEY VALUE KEY VALUE ...   (changes settings that depend on each other; runner config edit also removes settings)".to_owned()
+        })),
     }
 }
 

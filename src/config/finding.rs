@@ -71,12 +71,17 @@ pub(super) enum Fix {
     OutputFolder,
     /// A regular file that the user can read.
     ReadableFile,
+    /// The removal of the setting.
+    Unset,
 }
 
 impl Fix {
-    /// Describes the fix.
-    pub(super) fn text(self, file: Option<&Path>) -> String {
+    /// Describes the fix of an error about `key`, which is in `file` if it is in a file.
+    pub(super) fn text(self, key: &str, file: Option<&Path>) -> String {
         match self {
+            Self::Unset => {
+                format!("runner config unset {key}   (with --user if it is in your own file)")
+            }
             Self::ReadableFile => format!(
                 "ls -l {}   (expected a regular file that you can read)",
                 file.unwrap_or(Path::new("FILE")).display()

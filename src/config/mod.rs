@@ -54,7 +54,7 @@ use runner_jobs::Kind;
 use runner_jobs::lifecycle::Files;
 use runner_jobs::prices::Prices;
 use serde::de::DeserializeOwned;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::ui::Failure;
 use reader::Reader;
@@ -62,7 +62,8 @@ use settings::{
     DaemonTable, DayTable, MemoryTable, NightTable, ProjectTable, RetentionTable, TrustTable,
 };
 use sources::{
-    ConfigMistake, Layer, Sources, merge, parse, read, read_user, syntax_mistakes, wrong,
+    ConfigMistake, Layer, Sources, merge, parse, read, read_user, replace_types, syntax_mistakes,
+    wrong,
 };
 
 pub use ctxrc::FILE as FOREIGN_FILE;
@@ -371,20 +372,6 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     }
     dream::complete(&mut merged);
     Ok((merged, sources))
-}
-
-/// Removes each backend to which a later layer gives another type. The settings of a backend of
-/// one type do not apply to another.
-fn replace_types(under: &mut Table, over: &Table) {
-    let (Some(Value::Table(under)), Some(Value::Table(over))) =
-        (under.get_mut("backends"), over.get("backends"))
-    else {
-        return;
-    };
-    under.retain(|name, earlier| {
-        let later = over.get(name).and_then(|later| later.get("type"));
-        later.is_none_or(|later| earlier.get("type") == Some(later))
-    });
 }
 
 /// Returns the first setting in a project's file that is allowed only in the user's file, and the

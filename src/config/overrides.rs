@@ -12,7 +12,7 @@ use toml::{Table, Value};
 
 use super::reader::did_you_mean;
 use super::reference;
-use super::sources::{InlineSetting, Sources};
+use super::sources::{InlineSetting, Sources, replace_types};
 use crate::ui::Failure;
 
 /// Keys that cannot be changed for a single run.
@@ -150,6 +150,8 @@ impl Overrides {
         merged: &mut Table,
         sources: &mut Sources,
     ) -> Result<(), Failure> {
+        let mut all = Vec::new();
+        let mut whole = Table::new();
         for one in &self.list {
             let path = match one.layer {
                 "environment" => named(merged, one)?,
@@ -157,8 +159,15 @@ impl Overrides {
             };
             let mut leaves = Vec::new();
             spread(path, value(&one.text), &mut leaves);
+            for (path, value) in &leaves {
+                self.check(one, path)?;
+                insert(&mut whole, path.iter().map(String::as_str), value.clone());
+            }
+            all.push((one, leaves));
+        }
+        replace_types(merged, &whole);
+        for (one, leaves) in all {
             for (path, value) in leaves {
-                self.check(one, &path)?;
                 if !insert(merged, path.iter().map(String::as_str), value) {
                     return Err(one.refuse("the setting that contains it is not a table"));
                 }

@@ -39,7 +39,7 @@ impl<'a> Reader<'a> {
                 }
                 path => reader.set_aside(path),
             };
-            reader.add(misfit.path.join("."), misfit.why, misfit.part, None);
+            reader.add(misfit.path.join("."), misfit.why, misfit.part, misfit.fix);
         }
         reader
     }

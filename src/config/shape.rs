@@ -6,7 +6,7 @@ use runner_text::nearest::nearest;
 use serde_json::Value as Node;
 use toml::{Table, Value};
 
-use super::finding::{Part, Reason};
+use super::finding::{Fix, Part, Reason};
 use super::inline::inline;
 use super::reference::{self, describe, entry, properties};
 
@@ -20,6 +20,7 @@ pub(super) struct Misfit {
     pub(super) path: Vec<String>,
     pub(super) why: Reason,
     pub(super) part: Part,
+    pub(super) fix: Option<Fix>,
 }
 
 /// Returns the errors in a configuration. The check stops at a key after [`MOST`] errors.
@@ -36,7 +37,7 @@ struct Walk {
 
 impl Walk {
     fn report(&mut self, part: Part, why: impl Into<Reason>) {
-        self.found.push(Misfit { path: self.path.clone(), why: why.into(), part });
+        self.found.push(Misfit { path: self.path.clone(), why: why.into(), part, fix: None });
     }
 
     fn table(&mut self, node: &Node, table: &Table) {
@@ -51,7 +52,12 @@ impl Walk {
                 None => {
                     let known: Vec<&str> = properties(node).map(|it| it.0.as_str()).collect();
                     if let Some(owners) = reference::owners(&self.path) {
-                        self.report(Part::Key, format!("only {owners} have this setting"));
+                        self.found.push(Misfit {
+                            path: self.path.clone(),
+                            why: format!("only {owners} have this setting").into(),
+                            part: Part::Key,
+                            fix: Some(Fix::Unset),
+                        });
                     } else {
                         meant.extend(nearest(key, known.iter().copied()));
                         self.report(Part::Key, no_such(key, &known));

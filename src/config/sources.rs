@@ -84,7 +84,7 @@ impl From<ConfigMistake> for ConfigFinding {
         };
         let near = nearest.as_ref().map(|near| format!("did you mean {near:?}?"));
         Self {
-            hint: near.or_else(|| mistake.fix.map(|fix| fix.text(file.as_deref()))),
+            hint: near.or_else(|| mistake.fix.map(|fix| fix.text(&mistake.key, file.as_deref()))),
             file,
             line: spot.map(|(line, _)| line),
             column: spot.map(|(_, column)| column),
@@ -120,7 +120,7 @@ impl From<ConfigMistake> for Failure {
         };
         if let Some(fix) = mistake.fix {
             let file = mistake.place.as_ref().map(|place| place.0.as_path());
-            failure = failure.hint(fix.text(file));
+            failure = failure.hint(fix.text(&mistake.key, file));
         }
         match mistake.drawing {
             Some(drawing) => failure.drawn(drawing),
@@ -163,6 +163,11 @@ impl ConfigMistake {
             fix: None,
             exit: Exit::Configuration,
         }
+    }
+
+    /// Describes the fix, if it needs more than a valid value.
+    pub(super) fn fix(&self) -> Option<String> {
+        self.fix.map(|fix| fix.text(&self.key, None))
     }
 
     /// Returns the description with the suggested name, without the location and the key.
@@ -295,6 +300,22 @@ pub(super) fn merge(under: &mut Table, over: Table) {
             (_, value) => {
                 under.insert(key, value);
             }
+        }
+    }
+}
+
+/// Removes the settings of each backend to which a later layer gives another type. They do not apply
+/// to that type.
+pub(super) fn replace_types(under: &mut Table, over: &Table) {
+    let (Some(Value::Table(under)), Some(Value::Table(over))) =
+        (under.get_mut("backends"), over.get("backends"))
+    else {
+        return;
+    };
+    for (name, earlier) in under.iter_mut() {
+        let later = over.get(name).and_then(|later| later.get("type"));
+        if later.is_some_and(|later| earlier.get("type") != Some(later)) {
+            *earlier = Value::Table(Table::new());
         }
     }
 }
