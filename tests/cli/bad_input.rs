@@ -256,7 +256,10 @@ fn project_can_be_recreated_in_place() {
     assert_eq!(fixture.run(&["status", "--json"]).json()["projects"].as_array().unwrap().len(), 1);
     // `init` adds an id to a project table without one.
     fixture.write("runner.toml", "[project]\n\n[night]\nat = \"03:00\"\n");
+    fs::set_permissions(fixture.path("runner.toml"), fs::Permissions::from_mode(0o600)).unwrap();
     fixture.run(&["init"]).ends(0).expect_text("added");
+    let mode = fs::metadata(fixture.path("runner.toml")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "a private file stays private");
     assert!(fixture.read("runner.toml").starts_with("[project]\nid = \""));
 }
 
@@ -366,5 +369,33 @@ fn unknown_job_lists_known_jobs() {
         let said = fixture.run(&[command]);
         let said = format!("{}{}", said.out, said.err);
         assert!(said.contains("it shows this mistake and "), "{command}: {said}");
+    }
+}
+
+#[test]
+fn empty_ids_and_long_input_are_refused() {
+    let fixture = dreaming();
+    for args in [
+        &["alerts", "ack", ""][..],
+        &["alerts", "show", ""],
+        &["sessions", "show", ""],
+        &["sessions", "artifacts", "pin", ""],
+        &["curator", "events", "ack", ""],
+    ] {
+        fixture.run(args).ends(2).expect_text("a value is required");
+    }
+    // A submission is read only if a request awaits it.
+    fixture.run(&["dream", "delta", "--json"]).ends(0);
+    // The limit of 16 MiB splits a character.
+    let long = fixture.root().join("long");
+    fs::write(&long, "é".repeat((8 << 20) + 1)).unwrap();
+    let cases = [
+        (&["memory", "add", "--type", "fact", "-"][..], 65, "more than"),
+        (&["dream", "submit", "-"], 1, "the limit is 4194304"),
+    ];
+    for (args, code, text) in cases {
+        let mut command = fixture.runner(args);
+        let output = command.stdin(fs::File::open(&long).unwrap()).output().unwrap();
+        CommandOutput::of(output).ends(code).expect_text(text);
     }
 }

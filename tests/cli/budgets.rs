@@ -152,6 +152,8 @@ fn budget_grant_ends_with_its_day() {
         (&["ideas=5", "--reason", "x"], "has no limit for ideas"),
         (&["money=nan", "--reason", "x"], "dollars"),
         (&["money=-1", "--reason", "x"], "dollars"),
+        (&["money=0.0000001", "--reason", "x"], "dollars"),
+        (&["calls=1", "calls=2", "--reason", "x"], "given twice"),
         (&["calls=1", "--reason", "x", "--until", "2026-11-21T11:00:00Z"], "is in the past"),
     ] {
         at(&fixture, noon, &[&grant[..], bad].concat()).ends(2).expect_text(why);
@@ -161,6 +163,10 @@ fn budget_grant_ends_with_its_day() {
         .expect_text("no night is open");
     let given = [&grant[..], &["calls=2", "money=2.50", "--reason", "the audit"]].concat();
     at(&fixture, noon, &given).ends(0).expect_text("may spend 2 calls, $2.50 more; 2 calls");
+    let plan =
+        at(&fixture, noon, &["run", "ask1", "--dry-run", "--json"]).ends(0).json().to_string();
+    let calls = r#""calls":{"cap":3,"used":1,"left":2}"#;
+    assert!(plan.contains(calls), "the dry run shows the grant: {plan}");
     at(&fixture, noon, &["run", "ask1"]).ends(0);
     at(&fixture, noon, &["budget"])
         .ends(0)

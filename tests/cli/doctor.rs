@@ -68,6 +68,14 @@ fn keys_reach_ticks_only_through_credentials_file() {
         .ends(0)
         .expect_text("MY_KEY is never saved by setup");
     let keyless = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    let others = self::fixture(
+        "[backends.api]\ntype = \"openai\"\nmodel = \"m\"\n[backends.near]\ntype = \"ollama\"\nmodel = \"m\"\n[backends.own]\ntype = \"command\"\nprogram = \"sh\"\n",
+    );
+    run(&others, &["setup", "--scheduler", "cron", "--apply"])
+        .ends(0)
+        .expect_text("api: OPENAI_API_KEY is never saved by setup")
+        .expect_text("near: no key is needed")
+        .expect_text("own: its program keeps a login under HOME");
     assert!(places(&keyless).contains(&"MY_KEY".to_owned()), "{keyless:?}");
     let file = fixture.root().join("config/runner/credentials.env");
     fs::write(&file, "MY_KEY=hush\n").unwrap();

@@ -291,3 +291,16 @@ fn foreign_file_in_staging_is_kept() {
     publisher.carry_out().unwrap();
     assert!(!folder.path().join("d/a").exists());
 }
+
+#[test]
+fn file_that_cannot_be_synced_leaves_its_name_free() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("d")).unwrap();
+    let disk = RealFs::open(folder.path()).unwrap();
+    let why = || FsFailure::Io(io::Error::other("full"));
+    let (root, race) = (folder.path(), |_: &Path| {});
+    let broken = Broken { disk: &disk, root, operation: SyncFile, why, race };
+    let mut draft = Draft::new(rel("d/.staging/RUN"));
+    draft.put(&broken, rel("d/a"), None, b"new", NEW_FILE_MODE).unwrap_err();
+    draft.put(&disk, rel("d/a"), None, b"new", NEW_FILE_MODE).unwrap();
+}

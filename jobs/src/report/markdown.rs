@@ -428,4 +428,27 @@ mod tests {
         assert!(text.contains("## Granted\n\n- 1 model call for"), "{text}");
         assert!(text.contains("failed (crash): exit 3"), "{text}");
     }
+
+    #[test]
+    fn left_out_proposals_are_counted_in_the_list_that_was_cut() {
+        use crate::report::sample_tests::{night, proposal};
+        let counted = |change: fn(&mut ReportedProposal)| {
+            let mut last = proposal(2, "b");
+            change(&mut last);
+            let report = NightReport {
+                proposals: vec![proposal(1, "a"), last],
+                more_proposals: 7,
+                ..night(vec![])
+            };
+            let text = render(&report);
+            let after =
+                |title: &str| text.split_once(title).map_or("", |(_, rest)| rest).to_owned();
+            let waiting = after("## Proposals to review").contains("7 more")
+                && !after("## Perhaps done").contains("7 more");
+            (waiting, after("## Perhaps done").contains("7 more"))
+        };
+        assert_eq!(counted(|_| {}), (true, false));
+        assert_eq!(counted(|it| it.action = crate::dream::proposal::Action::Keep), (false, true));
+        assert_eq!(counted(|it| it.decided = Some("accepted".into())), (false, false));
+    }
 }

@@ -233,3 +233,40 @@ fn action(tool: &str, target: &str) -> Action {
         _ => Action::Other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn later_calls_are_paired_despite_many_open_ones() {
+        let mut collector = Collector::default();
+        let event = |what| SessionEvent {
+            line: 1,
+            at: None,
+            cwd: None,
+            branch: None,
+            sidechain: false,
+            what,
+        };
+        let call = |id: usize| SessionEventKind::Call {
+            id: id.to_string(),
+            tool: "Read".into(),
+            target: "a.rs".into(),
+            written: String::new(),
+        };
+        let outcome = |id: usize| SessionEventKind::Outcome {
+            id: id.to_string(),
+            failed: false,
+            text: "fn a() {}".into(),
+        };
+        for id in 0..=OPEN {
+            collector.take(event(call(id)));
+        }
+        collector.take(event(outcome(OPEN)));
+        collector.take(event(outcome(0)));
+        let events = collector.done().events;
+        assert_eq!(events[OPEN].outcome, Outcome::Passed);
+        assert_eq!(events[0].outcome, Outcome::Open, "the oldest call was given up");
+    }
+}
