@@ -65,7 +65,7 @@ pub(super) struct Finding {
 }
 
 /// The fix for an error, if it needs more than a valid value.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fix {
     /// Another output folder for an overnight job.
     OutputFolder,

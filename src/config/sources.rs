@@ -412,6 +412,8 @@ fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, Co
         }
     };
     mistake.key = key;
+    // Only a setting in a file can be unset.
+    let fix = fix.filter(|fix| *fix != Fix::Unset || mistake.place.is_some());
     if fix.is_some() {
         mistake.exit = Exit::Configuration;
         mistake.fix = fix;
