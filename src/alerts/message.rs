@@ -51,8 +51,8 @@ struct Fields {
     hint: String,
     /// The other news that the message reports.
     more: Vec<NewsItem>,
-    /// The project's open alerts that are not silenced, for jobs without news in this message,
-    /// oldest first.
+    /// The project's open alerts, oldest first, without silenced alerts and without those whose news
+    /// this message reports.
     open: Vec<OpenItem>,
 }
 
@@ -91,7 +91,7 @@ impl Message {
         let kinds = names(delivery);
         let reported = |alert: &AlertRow| {
             let mut all = std::iter::once(delivery).chain(&delivery.more);
-            all.any(|one| one.job == alert.job_name)
+            all.any(|one| one.job == alert.job_name && one.kinds.contains(&alert.kind))
         };
         let open = open.iter().rev().filter(|alert| alert.silenced.is_none() && !reported(alert));
         let first = delivery.kinds.first().copied().unwrap_or(AlertKind::Failure);
@@ -289,6 +289,50 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use runner_engine::ids::{AlertId, ProjectId};
+    use runner_engine::store::JobId;
+
+    #[test]
+    fn other_open_alerts_of_a_job_are_listed() {
+        let at = Timestamp::UNIX_EPOCH;
+        let project = ProjectId::new(at);
+        let delivery = Delivery {
+            id: MessageId::new(at),
+            alert: AlertId::new(at),
+            channel: "a".to_owned(),
+            what: "recovered".to_owned(),
+            made: at,
+            project: project.clone(),
+            job: "dream".to_owned(),
+            kinds: vec![AlertKind::Failure],
+            raised: at,
+            count: 1,
+            run: None,
+            why: "broken".to_owned(),
+            tries: 1,
+            more: Vec::new(),
+        };
+        let open = |kind| AlertRow {
+            id: AlertId::new(at),
+            project: project.clone(),
+            job: JobId(1),
+            job_name: "dream".to_owned(),
+            kind,
+            raised: at,
+            last: at,
+            count: 1,
+            run: None,
+            why: String::new(),
+            silenced: None,
+            ended: None,
+        };
+        let open = [open(AlertKind::CriticalEvent), open(AlertKind::Failure)];
+        let message = Message::of(&delivery, &open, Path::new("/x/p"), &Templates::default());
+        let listed: Vec<AlertKind> = message.fields.open.iter().map(|it| it.kind).collect();
+        assert_eq!(listed, [AlertKind::CriticalEvent]);
+        let line = "still open: dream has a critical event, since";
+        assert!(message.text.contains(line), "{}", message.text);
+    }
 
     fn message(templates: &Templates<'_>) -> Message {
         Message::test(Path::new("/x/my project"), Timestamp::UNIX_EPOCH, templates)
