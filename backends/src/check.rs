@@ -35,15 +35,18 @@ pub struct CheckItem {
     /// The problem's failure class, if there is a problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<Class>,
+    /// The command that fixes the problem, if one command can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
 }
 
 impl CheckItem {
     fn good(what: &'static str, said: impl Into<String>) -> Self {
-        Self { what, said: said.into(), problem: None }
+        Self { what, said: said.into(), problem: None, fix: None }
     }
 
     fn of(what: &'static str, error: &BackendError) -> Self {
-        Self { what, said: error.to_string(), problem: Some(error.class()) }
+        Self { what, said: error.to_string(), problem: Some(error.class()), fix: None }
     }
 }
 
@@ -187,17 +190,19 @@ fn window(plan: &plan::EndpointPlan, found: &probe::Endpoint) -> Option<CheckIte
     let window = listed.window?;
     let setting = format!("backends.{}.context_window", plan.name);
     let fix = format!("runner config set {setting} {window}");
-    let (said, problem) = match plan.context_window {
-        Some(set) if set > window => (
-            format!("{setting} is {set}, but the server's window is {window} tokens; fix: {fix}"),
-            Some(Class::Environment),
-        ),
-        None if window < crate::WINDOW => {
-            (format!("the server's window is {window} tokens; to use all of it: {fix}"), None)
-        }
-        _ => return None,
-    };
-    Some(CheckItem { what: "window", said, problem })
+    match plan.context_window {
+        Some(set) if set > window => Some(CheckItem {
+            what: "window",
+            said: format!("{setting} is {set}, but the server's window is {window} tokens"),
+            problem: Some(Class::Environment),
+            fix: Some(fix),
+        }),
+        None if window < crate::WINDOW => Some(CheckItem::good(
+            "window",
+            format!("the server's window is {window} tokens; to use all of it: {fix}"),
+        )),
+        _ => None,
+    }
 }
 
 fn version(plan: &AgentPlan, program: &Path, marker: &str) -> CheckItem {

@@ -1,11 +1,12 @@
-//! Checks that the programs used by jobs and backends can be found, that agents are logged in, and
-//! that keys are present.
+//! Checks that the programs used by jobs and backends can be found, that agents are logged in, that
+//! APIs answer and have the model, and that keys are present.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use runner_backends::check::{self, CheckItem};
 use runner_backends::spec::AgentKind;
-use runner_backends::{BackendKind, Surroundings, check};
+use runner_backends::{BackendKind, BackendSpec, Surroundings};
 use runner_engine::store::Store;
 use runner_jobs::kind::Asks;
 
@@ -28,14 +29,16 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     let known = store.and_then(|store| store.projects().ok());
     roots.extend(known.into_iter().flatten().map(|project| project.path));
     let mut needs = NeededPrograms::default();
+    let mut checked = Checked::new();
     let mut found = Vec::new();
     for root in roots {
         // Mistakes in the project's files, and changes that have not been accepted, are reported
-        // elsewhere. A program named by such settings must not be started.
+        // elsewhere. A program named by such settings must not be started, and no key may be sent
+        // to their addresses.
         let project = LoadedProject::at(home, store, &root).and_then(LoadedProject::trusted);
         if let Ok(LoadedProject { config, .. }) = project {
             needs.add(&root, &config);
-            found.extend(agents(home, &root, &config));
+            found.extend(services(home, &root, &config, &mut checked));
         }
     }
     let path = env::setting("PATH").unwrap_or_default();
@@ -77,8 +80,12 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
     found
 }
 
-/// Checks that the agents' programs start, and that a run can use their login.
-fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
+/// The backends that were checked, with their problems. Projects often share a backend.
+type Checked = Vec<(BackendSpec, Vec<CheckItem>)>;
+
+/// Checks that the agents' programs start, that a run can use their login, and that APIs answer and
+/// have the model.
+fn services(home: &Env, root: &Path, config: &Config, checked: &mut Checked) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
     let asked: BTreeSet<&str> = asking(config).map(|(_, job)| job.spec.backend.as_str()).collect();
     let chained = asked
@@ -87,39 +94,62 @@ fn agents(home: &Env, root: &Path, config: &Config) -> Vec<DoctorFinding> {
         .flat_map(|backend| backend.fallback.iter().map(String::as_str));
     let all: BTreeSet<&str> = asked.iter().copied().chain(chained).collect();
     for backend in all.iter().filter_map(|name| config.backends.get(*name)) {
-        let BackendKind::Agent(agent, ..) = &backend.kind else { continue };
-        let (install, login) = match agent {
-            AgentKind::Claude(_) => {
-                ("npm install -g @anthropic-ai/claude-code", "claude setup-token")
+        let (install, login) = match &backend.kind {
+            BackendKind::Agent(AgentKind::Claude(_), ..) => {
+                (Some("npm install -g @anthropic-ai/claude-code"), Some("claude setup-token"))
             }
-            AgentKind::Codex => ("npm install -g @openai/codex", "codex login"),
+            BackendKind::Agent(AgentKind::Codex, ..) => {
+                (Some("npm install -g @openai/codex"), Some("codex login"))
+            }
+            // A key that is not set is reported with the other keys.
+            BackendKind::Api(..) if missing_key(backend).is_none() => (None, None),
+            _ => continue,
         };
-        let Ok(marker) = env::marker() else { continue };
+        let place = format!("backend {} of {}", backend.name, root.display());
+        for bad in problems(home, backend, checked) {
+            let check =
+                || format!("runner -C {} backends check {}", quote_path(root), backend.name);
+            let fix = match bad.what {
+                "program" | "version" => install.map(str::to_owned),
+                "login" => login.map(str::to_owned),
+                _ => None,
+            };
+            let said = match bad.what {
+                "login" => {
+                    format!("{}; a run cannot use a login in a desktop's keychain", bad.said)
+                }
+                _ => bad.said.clone(),
+            };
+            found.push(DoctorFinding::error(&place, said).hint(fix.unwrap_or_else(check)));
+        }
+    }
+    found
+}
+
+/// Returns the problems of a backend, which is checked once.
+fn problems<'c>(
+    home: &Env,
+    backend: &BackendSpec,
+    checked: &'c mut Checked,
+) -> impl Iterator<Item = &'c CheckItem> {
+    let at = checked.iter().position(|(known, _)| known == backend).unwrap_or_else(|| {
         let mut env = env::child_environment();
         env.extend(keyring::resolve_secrets(backend));
         let around =
             Surroundings { env: &env, sandbox_start: None, slots: None, clock: &home.clock };
-        for bad in check::check(backend, &around, &marker) {
-            if bad.problem.is_none() {
-                continue;
-            }
-            let place = format!("backend {} of {}", backend.name, root.display());
-            found.push(match bad.what {
-                "program" | "version" => DoctorFinding::error(place, bad.said).hint(install),
-                "login" => DoctorFinding::error(
-                    place,
-                    format!("{}; a run cannot use a login in a desktop's keychain", bad.said),
-                )
-                .hint(login),
-                _ => DoctorFinding::error(place, bad.said).hint(format!(
-                    "runner -C {} backends check {}",
-                    quote_path(root),
-                    backend.name
-                )),
-            });
-        }
-    }
-    found
+        let items = env::marker().map(|marker| check::check(backend, &around, &marker));
+        checked.push((backend.clone(), items.unwrap_or_default()));
+        checked.len() - 1
+    });
+    checked[at].1.iter().filter(|item| item.problem.is_some())
+}
+
+/// Returns the name of a backend's API key if the key is set neither in the environment nor in a
+/// file.
+fn missing_key(backend: &BackendSpec) -> Option<&str> {
+    // An API key may also be in the backend's `env_file`.
+    let key = backend.endpoint_key().filter(|_| backend.kind.env_file().is_none());
+    key.filter(|key| env::setting(key).is_none())
 }
 
 /// Returns the enabled jobs that use a backend.
@@ -152,8 +182,7 @@ impl NeededPrograms {
             for key in backend.kind.env().unwrap_or_default() {
                 self.keys.entry(key.clone()).or_default().push(who(name));
             }
-            // An API key may also be in the backend's `env_file`.
-            if let (Some(key), None) = (backend.endpoint_key(), backend.kind.env_file()) {
+            if let Some(key) = missing_key(backend) {
                 self.keys.entry(key.to_owned()).or_default().push(who(name));
             }
         }

@@ -217,7 +217,17 @@ fn backend_check_reports_api_and_missing_model() {
         .ends(0)
         .expect_text("Ollama at 127.0.0.1")
         .expect_text("MY_KEY is set");
+    let doctor = || {
+        let found = fixture.run(&["doctor", "--json"]).json()["findings"].clone();
+        let of_backend = |it: &&serde_json::Value| {
+            it["where"].as_str().is_some_and(|place| place.starts_with("backend mine"))
+        };
+        found.as_array().unwrap().iter().find(of_backend).map(ToString::to_string)
+    };
+    assert_eq!(doctor(), None);
     fixture.run(&["config", "set", "backends.mine.model", "other:8b"]).ends(0);
+    let found = doctor().unwrap();
+    assert!(found.contains("ollama pull other:8b") && found.contains("check mine"), "{found}");
     fixture
         .run(&["backends", "check", "mine"])
         .ends(69)
@@ -231,6 +241,18 @@ fn backend_check_reports_api_and_missing_model() {
     let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
     fixture.run(&["config", "set", "backends.mine.base_url", &page.url()]).ends(0);
     fixture.run(&["backends", "check", "mine"]).ends(78).expect_text("is not Ollama");
+
+    // The server reports the size of the model's window.
+    let small = Server::start(|talk, _| {
+        let listed =
+            r#"{"object":"list","data":[{"id":"m","owned_by":"vllm","max_model_len":2048}]}"#;
+        talk.reply(200, &[("content-type", "application/json")], listed);
+    });
+    let fixture = self::fixture("openai", &small.url(), "context_window = 9000");
+    let fix = "runner config set backends.mine.context_window 2048";
+    fixture.run(&["backends", "check", "mine"]).ends(78).expect_text(fix);
+    fixture.run(&fix.split(' ').skip(1).collect::<Vec<_>>()).ends(0);
+    fixture.run(&["backends", "check", "mine"]).ends(0);
 
     for (kind, dialect) in [("openai", Dialect::Chat), ("anthropic", Dialect::Messages)] {
         let server = server(dialect, B::Good);

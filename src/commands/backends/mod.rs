@@ -149,6 +149,9 @@ impl View for BackendCheck<'_> {
             })
             .collect();
         show::out(&show::table(&lines));
+        for fix in self.findings.iter().filter_map(|one| one.fix.as_deref()) {
+            show::out(&format!("  fix: {fix}\n"));
+        }
     }
 }
 
@@ -200,6 +203,7 @@ fn state(home: &Env) -> CheckItem {
             Err(error) => format!("{} cannot be written: {error}", there.display()),
         },
         problem: writable.err().map(|_| Class::Environment),
+        fix: None,
     }
 }
 
@@ -214,5 +218,6 @@ fn describe_sandbox(spec: &BackendSpec) -> CheckItem {
         what: "sandbox",
         problem: (missing && !spec.is_builtin()).then_some(Class::Environment),
         said,
+        fix: None,
     }
 }
