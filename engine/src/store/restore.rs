@@ -98,12 +98,12 @@ pub(super) fn is_half_done(path: &Path) -> bool {
 /// Returns the errors of [`inspect_copy`].
 pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<RestorePlan> {
     let copy = inspect_copy(copy)?;
-    let since = since(store, &copy.path, now).ok();
+    let exists = there(store);
     Ok(RestorePlan {
-        copy,
         store: store.to_owned(),
-        keep: there(store).then(|| keep(store, now)),
-        since,
+        keep: exists.then(|| keep(store, now)),
+        since: exists.then(|| since(store, &copy.path, now).ok()).flatten(),
+        copy,
         unfinished: is_half_done(store),
     })
 }
@@ -140,8 +140,10 @@ impl RestorePlan {
             }
             Err(TryLockError::Error(error)) => return Err(cannot_write(path)(error)),
         }
+        let mut lost = self.since.clone();
         if is_half_done(path) {
             finish(path)?;
+            lost = since(path, &self.copy.path, now).ok();
         }
         let draft = path.with_extension("restored");
         failpoint::before("remove an old draft");
@@ -155,7 +157,7 @@ impl RestorePlan {
             copy_host(&log, &beside(&draft, "-wal")).map_err(cannot_write(&draft))?;
         }
         failpoint::before("prepare the draft");
-        let mut reported = self.prepare(&draft, now)?;
+        let mut reported = self.prepare(&draft, lost.as_ref(), now)?;
         failpoint::before("write the intent");
         // A file may have appeared at the planned path, so the path is checked again under the
         // lock.
@@ -175,7 +177,12 @@ impl RestorePlan {
 
     /// Turns the draft into a complete database in the current format and records the restore in
     /// it.
-    fn prepare(&self, draft: &Path, now: Timestamp) -> Result<Restored> {
+    fn prepare(
+        &self,
+        draft: &Path,
+        lost: Option<&RestoreLoss>,
+        now: Timestamp,
+    ) -> Result<Restored> {
         let sql = sql_error(draft);
         make_private(draft).map_err(cannot_write(draft))?;
         let mut db = Connection::open(draft).map_err(&sql)?;
@@ -186,7 +193,7 @@ impl RestorePlan {
         db.pragma_update(None, "foreign_keys", true).map_err(&sql)?;
         let reported = (|| -> Result<Restored, Fault> {
             let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let reported = self.apply_events(&tx, now)?;
+            let reported = self.apply_events(&tx, lost, now)?;
             tx.commit()?;
             Ok(reported)
         })()
@@ -202,14 +209,19 @@ impl RestorePlan {
         Ok(reported)
     }
 
-    fn apply_events(&self, tx: &Transaction<'_>, now: Timestamp) -> Result<Restored, Fault> {
+    fn apply_events(
+        &self,
+        tx: &Transaction<'_>,
+        lost: Option<&RestoreLoss>,
+        now: Timestamp,
+    ) -> Result<Restored, Fault> {
         let of = match self.copy.made {
             Some(made) => format!("a backup of {}", made.strftime("%Y-%m-%dT%H:%M:%SZ")),
             None => "a backup made at an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
         // The last change in an unreadable database is unknown.
-        let seen = self.since.as_ref().map_or(changes::last(tx)? + UNKNOWN, |it| it.last_change);
+        let seen = lost.map_or(changes::last(tx)? + UNKNOWN, |it| it.last_change);
         changes::interrupt(tx, seen)?;
         let mut reported = Restored::default();
         let waited: Vec<RunId> = tx.values(
@@ -232,8 +244,8 @@ impl RestorePlan {
             [why],
         )? as u64;
         reported.missed = pass_over(tx, &restored, now)?;
-        if let Some(since) = &self.since {
-            since.apply_pauses(tx)?;
+        if let Some(lost) = lost {
+            lost.apply_pauses(tx)?;
         }
         reported.nights = close_nights(tx, &restored, now)?;
         maintenance::record(tx, Task::Restore, &self.copy.path.to_string_lossy(), now)?;

@@ -72,12 +72,13 @@ const JOB: [&str; 13] = [
 ];
 
 /// Counts the records in the database at `path` that the copy does not contain, and reads the
-/// database's pauses.
+/// database's pauses. The database may have an older format.
 ///
 /// # Errors
-/// Returns an error if the database or the copy cannot be read.
+/// Returns an error if the database or the copy cannot be read, or if an earlier restore was
+/// interrupted.
 pub(super) fn since(path: &Path, copy: &Path, now: Timestamp) -> Result<RestoreLoss> {
-    let store = Store::read(path)?;
+    let store = Store::dry_run_copy(path)?;
     let copy = Connection::open_with_flags(copy, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(sql_error(copy))?;
     store.view(|db| {

@@ -138,3 +138,25 @@ fn restore_counts_losses_and_keeps_pauses() {
     std::fs::write(&path, "damaged").unwrap();
     assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
 }
+
+#[test]
+fn repeated_restore_keeps_pauses() {
+    let mut fixture = fixture();
+    let path = fixture.store.path().to_owned();
+    let dream = fixture.store.job(&fixture.project, "dream").unwrap().id;
+    let copy = path.with_file_name("copy");
+    fixture.store.backup(&copy, now()).unwrap();
+    fixture.store.pause(Some(dream), later(900)).unwrap();
+    drop(fixture.store);
+    plan_restore(&path, &copy, later(1)).unwrap().carry_out(later(1)).unwrap();
+    // The first restore was interrupted before its draft was renamed.
+    let draft = path.with_extension("restored");
+    std::fs::rename(&path, &draft).unwrap();
+    let intent = serde_json::json!({"draft": draft, "keep": path.with_extension("damaged-x")});
+    std::fs::write(path.with_extension("restoring"), intent.to_string()).unwrap();
+    let plan = plan_restore(&path, &copy, later(2)).unwrap();
+    assert!(plan.unfinished);
+    plan.carry_out(later(2)).unwrap();
+    let paused = Store::open(&path).unwrap().own_pauses(later(3)).unwrap();
+    assert_eq!(paused.iter().map(|it| it.until).collect::<Vec<_>>(), [later(900)]);
+}
