@@ -216,11 +216,13 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
         if format::read(&db, path, steps)? == steps.len() as i64 {
             return Ok(());
         }
+        prepare_writes(&db).map_err(sql_error(path))?;
         return format::migrate_file(&mut db, path, steps);
     }
     let draft = path.with_extension("new");
     remove(&draft).map_err(cannot_write(path))?;
     let mut db = connect(&draft, flags).map_err(sql_error(path))?;
+    prepare_writes(&db).map_err(sql_error(path))?;
     db.pragma_update(None, "application_id", APPLICATION_ID).map_err(sql_error(path))?;
     format::migrate(&mut db, path, steps)?;
     db.close().map_err(|(_, error)| sql_error(path)(error))?;
@@ -236,18 +238,19 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
 }
 
 fn connect(path: &Path, flags: OpenFlags) -> rusqlite::Result<Connection> {
-    let writes = flags.contains(OpenFlags::SQLITE_OPEN_READ_WRITE);
     let db = Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
     db.busy_timeout(BUSY)?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
-    if writes {
-        db.pragma_update(None, "journal_mode", "wal")?;
-        db.pragma_update(None, "synchronous", "full")?;
-        db.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
-        db.pragma_update(None, "foreign_keys", true)?;
-    }
     db.pragma_update(None, "trusted_schema", false)?;
     Ok(db)
+}
+
+/// Sets the connection's options for writing. The first option changes the file.
+fn prepare_writes(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update(None, "journal_mode", "wal")?;
+    db.pragma_update(None, "synchronous", "full")?;
+    db.pragma_update(None, "journal_size_limit", LOG_KEPT)?;
+    db.pragma_update(None, "foreign_keys", true)
 }
 
 /// Opens an existing database for writing. Returns the connection and the file's format.
@@ -256,7 +259,9 @@ fn connect_existing(path: &Path, steps: &[&str]) -> Result<(Connection, i64)> {
         return Err(StoreError::Damaged { path: path.to_owned(), why: "it is empty".to_owned() });
     }
     let db = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(sql_error(path))?;
+    // A database of another program or of a later format must stay as it is.
     let format = format::read(&db, path, steps)?;
+    prepare_writes(&db).map_err(sql_error(path))?;
     check_length(&db, path, PendingLog::WriteBack)?;
     Ok((db, format))
 }

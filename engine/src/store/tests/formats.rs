@@ -230,3 +230,16 @@ fn older_format_is_migrated_only_when_unused() {
     assert!(kept_as(&path, PRESENT).exists(), "a copy of the old file is kept");
     Store::read_with(&path, &next()).unwrap().check().unwrap();
 }
+
+#[test]
+fn foreign_database_stays_unchanged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("database.sqlite");
+    let db = Connection::open(&path).unwrap();
+    db.execute_batch("CREATE TABLE notes (text)").unwrap();
+    db.close().unwrap();
+    let before = std::fs::read(&path).unwrap();
+    let opened = Store::open(&path).map(|_| ());
+    assert!(matches!(opened, Err(StoreError::Damaged { .. })), "{opened:?}");
+    assert_eq!(std::fs::read(&path).unwrap(), before);
+}
