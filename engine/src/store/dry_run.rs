@@ -226,6 +226,15 @@ mod tests {
         assert_eq!(listing(path.parent().unwrap()), before);
     }
 
+    #[test]
+    fn unreadable_database_is_not_missing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("database.sqlite");
+        std::os::unix::fs::symlink("database.sqlite", &path).unwrap();
+        let copied = Store::dry_run_copy(&path).map(|_| ());
+        assert!(matches!(copied, Err(StoreError::CannotRead { .. })), "{copied:?}");
+    }
+
     /// After a machine crash, or if only the database and its log were copied, the log has no
     /// index.
     #[test]

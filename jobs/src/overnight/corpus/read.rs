@@ -199,3 +199,28 @@ fn walk(
 fn fail(path: &Path) -> impl FnOnce(io::Error) -> ReadError + '_ {
     move |source| ReadError { path: path.display().to_string(), source }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn missing_folders_are_empty() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(read(&folder.path().join("absent")).unwrap().nodes.len(), 0);
+        let file = folder.path().join("file");
+        fs::write(&file, "no folder").unwrap();
+        assert_eq!(read(&file).unwrap().nodes.len(), 0);
+    }
+
+    #[test]
+    fn unreadable_folders_are_errors() {
+        let folder = tempfile::tempdir().unwrap();
+        let endless = folder.path().join("endless");
+        symlink("endless", &endless).unwrap();
+        let error = read(&endless).unwrap_err();
+        assert!(error.path.starts_with(endless.to_str().unwrap()), "{error}");
+    }
+}
