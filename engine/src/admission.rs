@@ -16,7 +16,7 @@ use crate::store::{Amounts, Streak};
 /// Number of consecutive failures after which the schedule no longer starts a job.
 pub const BREAKER: u32 = 3;
 /// Returns whether the circuit breaker is open, in which case the schedule no longer starts the
-/// job. A failed login keeps failing until someone fixes it, so a single such failure is enough.
+/// job. A failed login opens it at once, because a login keeps failing until someone fixes it.
 /// Runs that were refused before they started do not count.
 pub fn stopped(streak: Streak) -> bool {
     streak.started >= BREAKER || (streak.started > 0 && streak.last == Some(Class::Auth))

@@ -1,4 +1,5 @@
-//! Tests the effect of each fact in isolation, and the checks that a manual run skips.
+//! Tests the facts that prevent a run, the order of the checks, and the checks that a manual run
+//! skips.
 
 use super::*;
 
@@ -23,7 +24,7 @@ fn a_healthy_run_is_admitted() {
 }
 
 #[test]
-fn each_blocking_fact_stops_the_run() {
+fn blocking_facts_stop_the_run() {
     let later = now().saturating_add(SignedDuration::from_hours(1)).unwrap();
     let cases = [
         (AdmissionFacts { paused_until: Some(later), ..healthy() }, "deferred until"),

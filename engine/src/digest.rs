@@ -30,7 +30,6 @@ impl Digest {
         Self(bytes)
     }
 
-    /// Returns the 32 bytes of the digest.
     pub const fn as_bytes(&self) -> &[u8; 32] {
         &self.0
     }

@@ -28,7 +28,6 @@ pub(crate) use reader::{NotOpened, irregular, read_bounded, regular_at, walk_to}
 #[error("cannot write {}: {source}", .path.display())]
 pub struct WriteError {
     pub path: PathBuf,
-    /// The operating system's error.
     pub source: io::Error,
 }
 

@@ -1,7 +1,7 @@
 //! Ids for projects, occurrences, runs, alerts and messages.
 //!
 //! Each id is a ULID, which sorts by creation time and is unique without a counter. A [`Fence`] is
-//! a counter of each job that distinguishes the process in charge of a run from earlier processes.
+//! a per-job counter that distinguishes the process in charge of a run from earlier processes.
 
 use std::cell::Cell;
 use std::fmt;

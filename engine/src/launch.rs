@@ -37,8 +37,9 @@ pub use cgroup::clear_marked;
 pub(crate) use channel::Channel;
 pub(crate) use plan::{LaunchPlan, LaunchRefusal, LaunchReport};
 
-/// Executes the plan received through the socket. Returns the program's exit code, 128 plus the
-/// number of the signal that terminated the program, or 70 if no program was started.
+/// Executes the plan received through the socket. Returns the program's exit code, or 128 plus the
+/// number of the signal that terminated the program. Returns 70 if no program was started, or if
+/// the supervisor exits before the first process inside the mount view.
 pub fn launch(socket: impl AsFd) -> i32 {
     // The program must not inherit any descriptors except the three standard streams.
     close_fds::set_fds_cloexec(3, &[]);
@@ -56,5 +57,5 @@ pub fn launch(socket: impl AsFd) -> i32 {
     }
 }
 
-/// The launcher's exit code if no program was started.
+/// The launcher's exit code if it cannot return the program's.
 const BROKEN: i32 = 70;

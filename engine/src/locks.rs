@@ -34,7 +34,6 @@ const TURN: Timespec = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
 /// The holder of a lock, as recorded in the lock file for diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockHolder {
-    /// The process that holds the lock.
     #[serde(flatten)]
     pub owner: ProcessIdentity,
     /// The run that this process executes.
@@ -338,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn run_waits_for_a_lock_without_active_run() {
+    fn run_waits_for_an_inactive_holder() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("dream.lock");
         let mut first = JobLock::try_take(&path).unwrap();

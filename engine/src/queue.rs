@@ -22,7 +22,6 @@ pub struct QueuedRun {
     pub run: RunId,
     /// The run's job. A job never has two live runs at the same time.
     pub job: JobId,
-    /// The run's concurrency group.
     pub group: String,
     /// Maximum number of live runs in the group, as configured for the job.
     pub slots: u32,

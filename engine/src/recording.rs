@@ -28,7 +28,6 @@ use crate::digest::Digest;
 pub struct RecordedRead {
     /// The input that was queried: `git`, `file`, `look`, `idea` …
     pub input: String,
-    /// The question.
     pub question: String,
     /// The short part of the answer.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -69,7 +68,6 @@ pub struct RecordingData {
 pub struct UnrecordedInput {
     /// The input that was queried.
     pub input: String,
-    /// The question.
     pub question: String,
 }
 
@@ -118,8 +116,8 @@ impl InputRecording {
         )
     }
 
-    /// Creates a recording that answers from existing data. [`InputRecording::lay_down`] writes to
-    /// the folder `mirror`.
+    /// Creates a handle that replays existing data. [`InputRecording::lay_down`] writes to the
+    /// folder `mirror`.
     pub fn replaying(data: &RecordingData, mirror: &Path) -> Self {
         let mut answers = RecordedAnswers::new();
         for read in &data.reads {
@@ -188,8 +186,8 @@ impl InputRecording {
     /// repeatedly, because reading an unchanged input again gives the same answer.
     ///
     /// # Errors
-    /// Returns an error if the recording has no answer to the question. The question is then added
-    /// to the unanswered questions.
+    /// Returns an error if the recording has no answer to the question. During a replay, the
+    /// question is then added to the unanswered questions.
     pub fn recall(&self, input: &str, question: &str) -> Result<RecordedAnswer, UnrecordedInput> {
         let missing = || UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         let shared = self.0.as_ref().ok_or_else(missing)?;
@@ -241,7 +239,7 @@ impl InputRecording {
         Ok(answer)
     }
 
-    /// Adds a question to the list of unanswered questions.
+    /// Adds a question to the unanswered questions, and returns the error for it.
     fn lacks(&self, input: &str, question: &str) -> UnrecordedInput {
         let lacking = UnrecordedInput { input: input.to_owned(), question: question.to_owned() };
         if let Some(shared) = &self.0 {

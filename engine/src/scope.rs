@@ -79,11 +79,7 @@ pub enum ScopeError {
     OtherDevice { path: RelPath },
     /// The target does not have the content that the job expected.
     #[error("{path} contains {found}, not the content that the job expected")]
-    Unexpected {
-        path: RelPath,
-        /// The state of the target.
-        found: PathState,
-    },
+    Unexpected { path: RelPath, found: PathState },
     /// The run already has an entry for this target, or for a path above or beneath it.
     #[error("{path} collides with {other}, which this run already writes or removes")]
     Twice {
@@ -215,9 +211,9 @@ impl Scope {
         limit: u64,
     ) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         if self.recording.replays() {
-            return self.looked(&RelPath::new(path)?);
+            return self.inspect_recorded(&RelPath::new(path)?);
         }
-        let done = self.look_now(path, limit);
+        let done = self.inspect_now(path, limit);
         match &done {
             _ if !self.recording.records() => {}
             Ok(Some((bytes, looks))) => self.recording.note(LOOK, path, json!(looks), Some(bytes)),
@@ -228,7 +224,7 @@ impl Scope {
     }
 
     /// Returns the content and metadata from the recording during a replay.
-    fn looked(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
+    fn inspect_recorded(&self, path: &RelPath) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let recorded = |why: String| ScopeError::Recorded { why };
         let answer = self.recording.recall(LOOK, path.as_str());
         let mut answer = answer.map_err(|error| recorded(error.to_string()))?;
@@ -276,7 +272,11 @@ impl Scope {
         is
     }
 
-    fn look_now(&self, path: &str, limit: u64) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
+    fn inspect_now(
+        &self,
+        path: &str,
+        limit: u64,
+    ) -> Result<Option<(Vec<u8>, FileLook)>, ScopeError> {
         let path = RelPath::new(path)?;
         let fail = |error: io::Error| FsError::new("read", &path, error);
         let Some(mut regular) = self.regular(&path)? else {

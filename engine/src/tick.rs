@@ -59,7 +59,7 @@ pub fn report_job() -> NewJob {
 /// Performs one tick at `now`, as the module documentation describes.
 ///
 /// # Errors
-/// Returns a [`StoreError`]. Changes made before the error stay recorded.
+/// Returns a [`StoreError`]. Changes made before the error are kept.
 pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result<Tick, StoreError> {
     let mut tick = Tick::default();
     let live = store.live()?;
@@ -196,8 +196,8 @@ fn all_missed(due_job: &DueJob, now: Timestamp) -> Result<(Due, Option<Missed>),
     Ok((due, missed))
 }
 
-/// Returns all scheduled times up to `until` as one missed stretch, and the new watermark and next
-/// scheduled time as a [`Due`] in which no scheduled time is left to run.
+/// Returns all scheduled times up to `until` as one missed stretch. The returned [`Due`] contains
+/// the new watermark and the next scheduled time, but no scheduled time for which the job runs.
 pub(crate) fn passed_over(
     schedule: &Schedule,
     watermark: Timestamp,

@@ -135,7 +135,8 @@ impl Work {
         self.starts.first()?.commit()
     }
 
-    /// Checks the kept paths and imports the commits. A second call returns the same result.
+    /// Checks the kept paths and imports the commits. A second call on the same value returns the
+    /// same result.
     ///
     /// # Errors
     /// Returns a [`WorkError`]. The private git directory then remains in the run's folder.

@@ -341,7 +341,7 @@ fn spawn_errors_name_program_and_path() {
     let mut missing = spec("missing", "");
     missing.program = "no-such-agent".into();
     let text = start(&missing).to_string();
-    assert_eq!(text, "no program no-such-agent (looked in /usr/bin, /bin)");
+    assert_eq!(text, "no program no-such-agent (searched /usr/bin, /bin)");
     missing.env.clear();
     assert!(start(&missing).to_string().contains("the child's PATH is empty"));
 

@@ -47,8 +47,7 @@ pub struct SettledTest {
     pub outcome: Outcome,
     /// The usage charged to the budgets.
     pub charged: Amounts,
-    /// False if the backend did not report the usage of the question, so that the reservation was
-    /// charged.
+    /// False if the backend did not report the question's usage. The reservation is then charged.
     pub reported: bool,
 }
 

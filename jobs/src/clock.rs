@@ -30,8 +30,8 @@ impl<'a> RunClock<'a> {
         self.deadline.saturating_sub(boot_time())
     }
 
-    /// Reads the wall clock for bookkeeping, and returns the start time of the run if the clock
-    /// cannot be read. A job that is recorded uses [`RunClock::now`] instead.
+    /// Reads the wall clock for bookkeeping, or returns the run's start time if the clock cannot be
+    /// read. A job that is recorded uses [`RunClock::now`] instead.
     pub(crate) fn wall(&self) -> Timestamp {
         self.clock.read().map_or(self.now, |reading| reading.wall)
     }

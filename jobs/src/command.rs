@@ -77,8 +77,8 @@ pub struct Artifact {
 /// Runs the program and stages its artifacts.
 ///
 /// # Errors
-/// Returns an error if the program could not be run or failed, if its commits cannot be imported,
-/// or if a declared artifact is missing, invalid or refused by the scope.
+/// Returns an error if the program cannot be run or fails, if its commits cannot be imported, or if
+/// a declared artifact is missing, invalid or refused by the scope.
 pub fn run(ctx: &mut Context<'_>, spec: &CommandSpec) -> Result<Finished, JobError> {
     let out = ctx.files.run_dir().join(OUT_FOLDER);
     let ran = match ctx.recording.replays() {
@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn only_plain_files_are_collected() {
+    fn only_plain_nonempty_files_are_collected() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path();
         fs::write(out.join("good"), "x").unwrap();

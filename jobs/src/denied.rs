@@ -41,7 +41,7 @@ pub(crate) fn is_denial(output: &str) -> bool {
 /// An access that the sandbox probably denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeniedAccess {
-    /// The network. Contains the host if the program's message ends with it.
+    /// The network, with the host if the program's message names it after a colon.
     Network(Option<String>),
     /// A path outside the paths that the job may write to.
     Path(String),
@@ -76,8 +76,8 @@ impl DeniedAccess {
         named.map(|path| Self::Path(path.chars().take(LONGEST).collect()))
     }
 
-    /// Explains the access and names the job's setting that allows it, for a job of the project at
-    /// `root`.
+    /// Explains the access, and which of the job's settings allows it, if any. `root` is the
+    /// project's root.
     pub(crate) fn describe(&self, root: &Path, setting: PathSetting) -> String {
         let path = match self {
             Self::Network(host) => {

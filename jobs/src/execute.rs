@@ -5,7 +5,7 @@
 //!                        └──> JobError ───────────────────settle──────────> settled
 //! ```
 //!
-//! This module settles the run exactly once, under its fence. If the process dies first, recovery
+//! This module settles the run at most once, under its fence. If the process dies first, recovery
 //! settles the run. This module must never publish anything from a failed run.
 
 use jiff::Timestamp;
@@ -28,10 +28,10 @@ pub struct SettledRun {
     pub summary: RunSummary,
 }
 
-/// Why a run could not be settled by its own process.
+/// Why a run's own process could not settle it, or could not record its final outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// Another run of the job has taken over, so this run must not change anything else.
+    /// Another process has taken over, so this one must not change anything else.
     #[error("another run of this job took over while this one was running")]
     TakenOver,
     /// The artifacts are recorded, but not all of them could be moved. Recovery completes the
@@ -73,7 +73,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
     let (scope, _until_settled) = files.into_scope();
     let is_done = done.is_ok();
     let outcome = match done {
-        Ok(finished) => take_words(finished, &mut summary, &redactor),
+        Ok(finished) => take_report(finished, &mut summary, &redactor),
         Err(error) => {
             let outcome = redacted(error.outcome(now), &redactor);
             summary.headline = outcome.why().unwrap_or_default().to_owned();
@@ -94,7 +94,7 @@ pub fn execute(mut ctx: Context<'_>, spec: &JobSpec) -> Result<SettledRun, Execu
         return settlement.settle(outcome);
     }
     let gaps = settlement.summary.gaps.iter();
-    let gaps = gaps.map(|gap| format!("not held by its sandbox: {gap}"));
+    let gaps = gaps.map(|gap| format!("limitation of its sandbox: {gap}"));
     settlement.summary.lines.extend(gaps);
     let done = settlement.publish(scope, outcome)?;
     // The original run already made the commit, so a replay makes none.
@@ -172,9 +172,9 @@ fn degraded(ctx: &mut Context<'_>, mut finished: Finished) -> Finished {
     finished
 }
 
-/// Moves the job's redacted report text and its facts into the summary, and returns the run's
-/// outcome.
-fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor) -> Outcome {
+/// Redacts the job's report text and moves it into the summary, together with the job's facts.
+/// Returns the run's outcome.
+fn take_report(finished: Finished, summary: &mut RunSummary, redactor: &Redactor) -> Outcome {
     let clean = |text: &str| redactor.redact(text).into_owned();
     summary.headline = clean(&finished.headline);
     summary.lines = finished.lines.iter().map(|line| clean(line)).collect();
@@ -187,7 +187,7 @@ fn take_words(finished: Finished, summary: &mut RunSummary, redactor: &Redactor)
     }
 }
 
-/// Removes secrets and control characters from an outcome's reason.
+/// Removes secrets and the operating system's error numbers from an outcome's reason.
 pub fn redacted(outcome: Outcome, redactor: &Redactor) -> Outcome {
     outcome.map_why(|why| plain(&redactor.redact(why)))
 }

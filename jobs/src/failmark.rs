@@ -1,9 +1,9 @@
 //! Writes failmarks: files in a project that mark a job as broken.
 //!
-//! A run that fails, times out or is lost writes its job's failmark, and the next successful run
-//! removes it. A dream's failmark is at the path that its contract defines (`dreams/.failed`). The
-//! failmark of any other job is under `.runner/failed/`. A failmark must never contain a secret.
-//! Its text comes from redacted outcomes.
+//! A run that fails, times out, is lost or is deferred too often writes its job's failmark. The
+//! next run that succeeds or is degraded removes it. A dream's failmark is at the path that its
+//! contract defines (`dreams/.failed`). The failmark of any other job is under `.runner/failed/`. A
+//! failmark must never contain a secret. Its text comes from redacted outcomes.
 
 use std::fs;
 use std::io;
@@ -37,8 +37,8 @@ pub struct Failmark {
 pub struct RunEnd<'a> {
     pub run: &'a RunId,
     pub outcome: &'a Outcome,
-    /// The number of consecutive runs, including this one, that were deferred because of unfinished
-    /// work.
+    /// The number of consecutive runs, up to and including this one, that were deferred because of
+    /// unfinished work.
     pub deferrals: u32,
     pub at: Timestamp,
 }
@@ -48,7 +48,7 @@ pub fn path(spec: &JobSpec) -> PathBuf {
     spec.kind.failure_marker().unwrap_or_else(|| of_job(&spec.name))
 }
 
-/// Returns the failmark path for a job whose contract defines no other path.
+/// Returns the failmark path for a job whose kind's contract defines no other path.
 pub fn of_job(name: &str) -> PathBuf {
     Path::new(".runner/failed").join(format!("{name}.json"))
 }
@@ -146,7 +146,7 @@ pub fn hint(outcome: &Outcome) -> &'static str {
         Some(Class::Exit | Class::Crash) => "the run's log has the program's output",
         Some(Class::Internal) => "please report this with the output of `runner runs show`",
         None if matches!(outcome, Outcome::Deferred { .. }) => {
-            "finish, commit or stash what the message names; the next run that is not deferred removes this file"
+            "finish, commit or stash what the message names; the next run that succeeds removes this file"
         }
         None => "the run's log has details",
     }

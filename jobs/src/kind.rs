@@ -31,7 +31,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     /// Does the work of an admitted run. `job` is the job's name.
     ///
     /// # Errors
-    /// Returns an error explaining why nothing is published.
+    /// Returns an error if the run does not finish its work. Its staged files are then discarded.
     fn run(&self, ctx: &mut Context<'_>, job: &str) -> Result<Finished, JobError>;
 
     /// Plans the work up to the point where a run would call a model or start a program.
@@ -98,6 +98,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
     }
 
     /// Returns the number of ideas that one run may use if the job's budget does not set one.
+    /// `None` means that the number is not limited.
     fn default_ideas(&self) -> Option<u64> {
         None
     }
@@ -118,7 +119,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         false
     }
 
-    /// Returns the names of additional backends, each of which writes a separate report.
+    /// Returns the names of additional backends, each of which is asked for a separate report.
     fn panel(&self) -> &[String] {
         &[]
     }
@@ -134,9 +135,10 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns whether runs are exempt from pauses, gates, budgets and the circuit breaker. Reports
-    /// are exempt, because a failure must not prevent the report that describes it, and so are results
-    /// from other hosts, whose work has already passed these checks.
+    /// Returns whether runs are exempt from pauses, gates, budgets and the circuit breaker.
+    ///
+    /// Reports are exempt, because a failure must not prevent the report that describes it. Results
+    /// from other hosts are exempt, because their work has already passed these checks.
     fn is_exempt(&self) -> bool {
         false
     }
@@ -176,7 +178,7 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         self.publishes().paths()
     }
 
-    /// Returns folders inside the project that the job's processes may write if they exist.
+    /// Returns the folders inside the project that the job's processes may write if they exist.
     fn shared_folders(&self) -> &[&'static str] {
         &[]
     }
@@ -186,13 +188,13 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns paths of the project that settings refer to, each with the key of its setting.
+    /// Returns the paths in the project that the settings name, each with the key of its setting.
     fn paths(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 
-    /// Returns the files to which text from a program or model is written unmodified, with the key of
-    /// the setting that names them.
+    /// Returns the files to which text from a program or model is written unmodified, with the key
+    /// of the setting that names them, or `None` if there are none.
     fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
         None
     }
@@ -208,12 +210,14 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         ".runner/staging".to_owned()
     }
 
-    /// Returns the lock file defined by the kind's contract, relative to the project.
+    /// Returns the lock file defined by the kind's contract, relative to the project, or `None` if
+    /// the contract defines none.
     fn lock_file(&self) -> Option<PathBuf> {
         None
     }
 
-    /// Returns the failure marker defined by the kind's contract, relative to the project.
+    /// Returns the failure marker defined by the kind's contract, relative to the project, or
+    /// `None` if the contract defines none.
     fn failure_marker(&self) -> Option<PathBuf> {
         None
     }
@@ -233,7 +237,7 @@ pub struct ProjectSettings<'a> {
 pub enum Targets {
     /// Exactly these files.
     Files(Vec<String>),
-    /// Any file in these folders.
+    /// Any files in these folders.
     Folders(Vec<String>),
 }
 
@@ -303,7 +307,7 @@ impl Clone for Box<dyn Kind> {
     }
 }
 
-/// Returns one input of [`Kind::given`], or its default if the recording has none.
+/// Returns one input of [`Kind::given`], or the type's default if the recording has none.
 ///
 /// # Errors
 /// Returns an error if the input has another type.

@@ -1,11 +1,11 @@
 //! The kinds of jobs that runner runs, and the context in which each job works.
 //!
 //! A job is a plain function from its specification and a [`Context`] to a [`Finished`] or a
-//! [`JobError`]. A job must never publish a file except through the context's files, with these
-//! exceptions: `overnight` publishes its iterations while it runs, `curator` writes its queue,
-//! events and logs directly, and `wake`, `audit` and `plan` edit the board before their main work.
-//! A job must never spend anything except through its [`Spender`], never read a clock or the
-//! environment itself, and never access the network.
+//! [`JobError`]. A job publishes files only through the context's files, with these exceptions:
+//! `overnight` publishes its iterations while it runs, `curator` writes its queue, events and logs
+//! directly, and `wake`, `audit` and `plan` edit the board before their main work. A job spends
+//! only through its [`Spender`]. It must never read a clock or the environment itself, or access
+//! the network.
 
 #![cfg_attr(
     test,

@@ -1,4 +1,4 @@
-//! Reads the last lines of a run's log and output, and the replies of its models, for a user who is
+//! Reads the last lines of a run's log and output, and its models' replies, for a user who is
 //! investigating an outcome. No decision may depend on them.
 
 use std::fs::File;
@@ -30,11 +30,11 @@ const READ: u64 = 16 * 1024;
 pub struct LogTail {
     /// The run's folder, if it still exists.
     pub folder: Option<String>,
-    /// The last lines of the log, and of the program's output.
     pub log: Vec<String>,
+    /// The last lines of the program's output.
     pub stdout: Vec<String>,
     pub stderr: Vec<String>,
-    /// The text of each reply in the run's recording, in which secrets are redacted.
+    /// The replies in the run's recording.
     pub replies: Vec<ModelReply>,
 }
 

@@ -5,8 +5,8 @@
 //! the job's lock ──> recover stale runs ──> (caller reads and decides) ──> enter ──> admit ──> stage ──> publish
 //! ```
 //!
-//! A manual edit is a run of a job that no file declares, with an empty budget. Every tick
-//! completes partly published edits. This module must never call a model, and never replace content
+//! A manual edit is a run of a job that no file declares, with an empty budget. A tick completes
+//! partly published edits. This module must never call a model, and never replace content
 //! that was not read under the job's lock.
 
 use std::path::Path;
@@ -39,7 +39,7 @@ const TOTAL: Duration = Duration::from_secs(60);
 /// Why a manual edit failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ManualEditError {
-    /// Another edit of the same job is in progress.
+    /// Another process holds the job's lock.
     #[error("{0}")]
     Busy(String),
     /// A file differs from the content that was read.
@@ -52,10 +52,10 @@ pub enum ManualEditError {
     /// publish is kept in staging.
     #[error("{0}")]
     Conflict(String),
-    /// A file system or host operation failed.
+    /// A file system or host operation failed, or the run was not admitted.
     #[error("{0}")]
     Disk(String),
-    /// The edit is recorded, but not all of its files could be moved. The next tick completes the
+    /// This edit or an earlier one is recorded but not completely published. Recovery completes the
     /// publication.
     #[error("run {run} is only partly published: {why}")]
     Unfinished { run: RunId, why: String },
@@ -95,7 +95,7 @@ pub struct EditActor<'h> {
 /// A job's lock, held from the first read to the end of the manual edit.
 pub struct HeldJobLock(JobLock);
 
-/// A request to admit a run started by the user. The run's job is not declared in any file.
+/// A request to admit a run of a job that no file declares.
 pub(crate) struct AdmissionRequest<'a> {
     pub(crate) job: &'a str,
     /// The folder below which the run stages its files.
@@ -121,18 +121,19 @@ pub struct ManualEdit<'a> {
 }
 
 impl EditActor<'_> {
-    /// Takes a job's lock and completes an edit left partly published by a process that died.
+    /// Takes a job's lock, and settles the job's runs whose processes died.
     ///
     /// # Errors
-    /// Returns a [`ManualEditError`] if the lock cannot be taken, or if the earlier edit cannot be
-    /// completed.
+    /// Returns [`ManualEditError::Busy`] if another process holds the lock, and
+    /// [`ManualEditError::Unfinished`] if an earlier edit cannot be completed yet. Returns another
+    /// error if the lock file, the clock or the database cannot be used.
     pub fn lock(&mut self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let held = self.take(job)?;
         self.recover_stale(job)?;
         Ok(held)
     }
 
-    /// Takes a job's lock without completing an earlier edit.
+    /// Takes a job's lock without settling earlier runs.
     pub(crate) fn take(&self, job: &str) -> Result<HeldJobLock, ManualEditError> {
         let path = job_lock_path(self.state, self.project, job);
         match JobLock::take_for_run(&path, |_| false) {
@@ -144,8 +145,8 @@ impl EditActor<'_> {
         }
     }
 
-    /// Completes an edit left partly published by a process that died. The caller holds the job's
-    /// lock.
+    /// Settles the job's runs whose processes died, and completes their publications. The caller
+    /// must hold the job's lock.
     pub(crate) fn recover_stale(&mut self, job: &str) -> Result<(), ManualEditError> {
         let now = self.clock.read().map_err(|error| ManualEditError::Disk(error.to_string()))?;
         // A manual edit is not retried, because the user sees that nothing was decided and can
@@ -206,8 +207,8 @@ impl EditActor<'_> {
     /// Publishes the changes that `stage` stages.
     ///
     /// # Errors
-    /// Returns a [`ManualEditError`]. After every error except `Conflict`, `Unfinished` and
-    /// `Ledger`, nothing has been published. The database may fail before or after the publication.
+    /// Returns a [`ManualEditError`]. Files may have been published only if the error is
+    /// `Conflict`, `Unfinished` or `Ledger`.
     pub fn place(
         &mut self,
         held: &mut HeldJobLock,
@@ -248,7 +249,7 @@ impl EditActor<'_> {
         });
         let done = match staged {
             Ok(ready) => self.carry_out(&admitted, &ready, &staging, &mut summary, now),
-            Err(error) => Err(self.nothing(&admitted, error, &mut summary, now)),
+            Err(error) => Err(self.settle(&admitted, error, &mut summary, now)),
         };
         let row = self.store.run(&run)?;
         sweep(self.store, &row, now)?;
@@ -273,7 +274,7 @@ impl EditActor<'_> {
         let why = whole(&error);
         match error {
             PublishError::Changed(_) => {
-                Err(self.nothing(admitted, ManualEditError::Changed(why), summary, now))
+                Err(self.settle(admitted, ManualEditError::Changed(why), summary, now))
             }
             PublishError::Conflict(_) | PublishError::Staged { .. } => {
                 let why = format!("{why}; the content to publish is kept in {staging}");
@@ -289,15 +290,16 @@ impl EditActor<'_> {
             _ => {
                 let log = self.store.publish_log(None, now);
                 if matches!(log.manifest(admitted.run()), Ok(None)) {
-                    return Err(self.nothing(admitted, ManualEditError::Disk(why), summary, now));
+                    return Err(self.settle(admitted, ManualEditError::Disk(why), summary, now));
                 }
                 Err(ManualEditError::Unfinished { run: admitted.run().clone(), why })
             }
         }
     }
 
-    /// Settles an admitted edit that published nothing.
-    fn nothing(
+    /// Settles an admitted edit that published nothing. Returns `error`, or the database's error if
+    /// settling fails.
+    fn settle(
         &mut self,
         admitted: &Admitted,
         error: ManualEditError,

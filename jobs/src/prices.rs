@@ -14,7 +14,7 @@ pub struct Price {
     pub input: u64,
     /// The price of an output token, including reasoning tokens.
     pub output: u64,
-    /// The price of a cached input token. If it is unknown, `input` applies.
+    /// The price of a cached input token. `None` means that `input` applies.
     pub cached: Option<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Price {
 }
 
 impl Prices {
-    /// Returns the name under which a model's price is listed, if it has one.
+    /// Returns the name under which a model's price is listed, or `None` if no price is listed.
     pub fn name_of<'m>(&self, model: &'m str) -> Option<&'m str> {
         [Some(model), undated(model)].into_iter().flatten().find(|name| self.0.contains_key(*name))
     }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn dated_model_name_uses_its_model_price() {
+    fn dated_name_uses_the_undated_price() {
         let prices = Prices(BTreeMap::from([
             ("gpt-5".to_owned(), SONNET),
             ("claude-x-20250101".to_owned(), SONNET),

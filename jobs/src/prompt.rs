@@ -55,7 +55,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &PromptSpec) -> Result<Finished, JobErro
     let to = &spec.to;
     let by_rule = ctx.spender.backend().kind == "builtin";
     if by_rule && ctx.files.root().join(to).symlink_metadata().is_ok() {
-        // The file may contain a model's answer, which is worth more than an index of the sources.
+        // The file may contain a model's answer, which is more useful than an index of the sources.
         return Ok(Finished {
             degraded: Some(NO_MODEL.to_owned()),
             headline: format!("{to} was kept, because {NO_MODEL}"),

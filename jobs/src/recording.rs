@@ -6,7 +6,7 @@
 //!                                                         └─ skipped, deferred, cancelled: nothing
 //! ```
 //!
-//! A recording is written after the job's work and before its results are published. An error while
+//! A recording is written after the job's work and before the results are published. An error while
 //! writing the recording does not affect the run. A recording must never contain a secret, and no
 //! decision may depend on it.
 
@@ -44,12 +44,12 @@ pub fn name_of(run: &RunId) -> String {
     format!("{run}{ENDING}")
 }
 
-/// Returns the run whose recording has this file name.
+/// Returns the run whose recording has this file name, or `None` if no recording has such a name.
 pub fn run_named(name: &str) -> Option<RunId> {
     name.strip_suffix(ENDING)?.parse().ok()
 }
 
-/// The destination of a run's recording, and the facts that runner supplies.
+/// The destination of a run's recording, and the data in its header that the run does not know.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     pub path: PathBuf,
@@ -129,7 +129,7 @@ pub struct Recording {
     /// The recorded requests and replies.
     pub asked: Vec<Exchange>,
     pub outcome: Outcome,
-    /// Number of recorded items from which a secret was redacted.
+    /// Number of recorded contents from which a secret was redacted.
     pub redacted: usize,
 }
 
@@ -230,8 +230,8 @@ impl Context<'_> {
         })
     }
 
-    /// Returns the commit that the run worked on. A project without commits or without git has
-    /// none.
+    /// Returns the commit that the run worked on, or `None` if the project has no commits or no git
+    /// repository.
     fn head_commit(&self) -> Option<String> {
         head_of(&self.recording.data())
             .or_else(|| self.work.head().map(str::to_owned))
@@ -239,7 +239,7 @@ impl Context<'_> {
     }
 }
 
-/// Returns the checked-out commit that the run read.
+/// Returns the checked-out commit that the run read, or `None` if it read none.
 fn head_of(data: &RecordingData) -> Option<String> {
     let reported = |read: &&runner_engine::recording::RecordedRead| read.question == HEAD;
     let digest = data.reads.iter().find(reported)?.content?;

@@ -41,8 +41,8 @@ pub struct Replayed {
     pub drift: Vec<String>,
     /// Number of requests that the replay made.
     pub requests: usize,
-    /// Number of recorded items from which a secret was redacted. Results that depend on them may
-    /// differ.
+    /// Number of recorded contents from which a secret was redacted. Results that depend on them
+    /// may differ.
     pub redacted: usize,
 }
 
@@ -178,7 +178,7 @@ fn edited(recording: &Recording) -> Vec<String> {
     replies.collect()
 }
 
-/// Compares all artifacts of both recordings, in the order in which they were first created.
+/// Compares the artifacts of both recordings, in order of first occurrence.
 fn compare(then: &RecordingData, now: &RecordingData) -> Vec<Compared> {
     let content = |data: &RecordingData, target: &str| {
         let mut all = data.made.iter().filter(|made| made.target == target);
@@ -247,16 +247,16 @@ mod tests {
         let then = data(&[("a", Some("x")), ("b", Some("1\n2\n")), ("c", None), ("d", Some("d"))]);
         let now = data(&[("a", Some("x")), ("b", Some("1\n3\n")), ("c", Some("c")), ("e", None)]);
         let compared = compare(&then, &now);
-        let words = |target: &str| {
+        let differs = |target: &str| {
             let one = compared.iter().find(|one| one.target == target).unwrap();
             assert_eq!(one.equal, one.differs.is_none());
             one.differs.clone()
         };
-        assert_eq!(words("a"), None);
-        let b = words("b").unwrap();
+        assert_eq!(differs("a"), None);
+        let b = differs("b").unwrap();
         assert_eq!(b, "line 2 (byte 3): \"2\" then, \"3\" now");
-        assert_eq!(words("c").as_deref(), Some("the recorded run removed it"));
-        assert_eq!(words("d").as_deref(), Some("the replay did not write it"));
-        assert_eq!(words("e").as_deref(), Some("the recorded run did not write it"));
+        assert_eq!(differs("c").as_deref(), Some("the recorded run removed it"));
+        assert_eq!(differs("d").as_deref(), Some("the replay did not write it"));
+        assert_eq!(differs("e").as_deref(), Some("the recorded run did not write it"));
     }
 }

@@ -1,7 +1,6 @@
 //! Calculates the reservation and the final charge for a request.
 //!
-//! This module must never send, reserve or settle a request. An amount that the backend does not
-//! report is charged as reserved.
+//! This module must never send, reserve or settle a request.
 
 use runner_backends::{BackendError, Reply, Request, Usage};
 use runner_engine::store::{Amounts, Money, RequestUsage};
@@ -32,11 +31,11 @@ pub fn most(request: &Request, left: Amounts, ideas: u64) -> Amounts {
     }
 }
 
-/// The charge for a request, and its reason.
+/// The charge for a request, and the reason for it.
 pub(crate) struct RequestCharge {
     /// The amounts added to the budget usage.
     pub(crate) spent: RequestUsage,
-    /// How the amount of money was determined.
+    /// How the amount of money was determined, or `None` if no report determined it.
     pub(crate) money: Option<Money>,
     /// The reason for the charge, for the database. It is not redacted yet.
     pub(crate) note: String,

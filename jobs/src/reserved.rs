@@ -20,8 +20,9 @@ pub const NEVER: [&str; 11] = [
     ".warden",
 ];
 
-/// Returns the reserved name at the start of `path`, ignoring case. `.git` is reserved at any
-/// depth, because a repository may contain other repositories.
+/// Returns the name in `names` with which `path` begins, ignoring case, or `None`. Also returns
+/// `.git` for a path that contains it at any depth, because a repository may contain other
+/// repositories.
 pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
     let first = path.split('/').next().unwrap_or(path);
     let is_git = |part: &str| part.eq_ignore_ascii_case(".git");
@@ -39,7 +40,7 @@ pub fn reserved<'n>(path: &str, names: &[&'n str]) -> Option<&'n str> {
 pub fn target(to: &str) -> Result<(), String> {
     RelPath::new(to).map_err(|error| error.to_string())?;
     if to.contains(['{', '}']) {
-        return Err(format!("{to:?} has a placeholder other than {{date}}"));
+        return Err(format!("{to:?} contains a placeholder that is not supported here"));
     }
     match reserved(to, &NEVER) {
         Some(never) => Err(format!("{to:?}: a job cannot write to {never}")),

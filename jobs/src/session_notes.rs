@@ -45,11 +45,11 @@ pub(crate) struct ProjectMemory {
 }
 
 impl ProjectMemory {
-    /// Opens the user's default store. Returns `None` if there is no store, or if the home folder
-    /// or the project is unknown.
+    /// Opens the user's default store. Returns `None` if there is no store, if the store belongs to
+    /// another program or an older version, or if the home folder or the project is unknown.
     ///
     /// # Errors
-    /// Returns an error if the store is damaged, in use or from a different version.
+    /// Returns an error if the store is damaged, in use or from a newer version.
     pub fn open(ctx: &Context<'_>) -> Result<Option<Self>, MemoryError> {
         let Some(home) = ctx.programs.env().get("HOME") else { return Ok(None) };
         let Ok(row) = ctx.spender.store().run(ctx.admitted.run()) else { return Ok(None) };
@@ -58,9 +58,9 @@ impl ProjectMemory {
         Ok(memory.map(|memory| Self { memory, project: row.project.to_string() }))
     }
 
-    /// Returns the project's nodes that are open questions, tasks or hypotheses, newest first.
-    /// Archived and superseded nodes, and those that an untrusted party may have written, are left
-    /// out.
+    /// Returns the project's nodes that are open questions, tasks or hypotheses, newest first, at
+    /// most [`OPEN`]. Nodes that are superseded, that have the tier `off-context`, or that an
+    /// untrusted party may have written are left out.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -83,7 +83,7 @@ impl ProjectMemory {
         self.notes(nodes)
     }
 
-    /// Returns the notes relevant to a string, best first.
+    /// Returns at most [`ABOUT`] notes relevant to a string, best first.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

@@ -1,4 +1,5 @@
-//! A job's specification, the result of its run, and the reasons why a run fails.
+//! A job's specification, the result of its run, and the reasons why a run does not finish its
+//! work.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,8 +37,8 @@ pub struct JobSpec {
 pub struct Finished {
     /// Why the run achieved less than requested, or `None` if it achieved everything.
     pub degraded: Option<String>,
-    /// Why there was nothing to do, or `None` if the run did its work. An idle run is skipped, but
-    /// the files that it staged are still published.
+    /// Why there was nothing to do, or `None` if the run did its work. An idle run's outcome is
+    /// `skipped`, but its staged files are still published.
     pub idle: Option<String>,
     /// A one-line human-readable summary.
     pub headline: String,
@@ -49,10 +50,10 @@ pub struct Finished {
     pub facts: Map<String, Value>,
 }
 
-/// The reason why a run publishes nothing.
+/// The reason why a run did not finish its work. Its staged files are discarded.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// A backend did not answer.
+    /// A backend returned an error instead of an answer.
     #[error(transparent)]
     Backend(#[from] BackendError),
     #[error(transparent)]
@@ -80,13 +81,13 @@ pub enum JobError {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The scope refused a write.
+    /// The scope refused a write, or the file system failed.
     #[error("{}", if disk(.0) { "cannot stage" } else { "write refused" })]
     Scope(#[from] ScopeError),
     /// The run's budget or subscription does not cover a request.
     #[error("{0}")]
     OverBudget(String),
-    /// The database could not be used, so the run cannot be settled either.
+    /// The database could not be used.
     #[error(transparent)]
     Ledger(#[from] runner_engine::store::StoreError),
 }
@@ -148,7 +149,7 @@ impl From<UnrecordedInput> for JobError {
     }
 }
 
-/// Returns whether the file system, rather than a rule of the scope, refused the write.
+/// Returns whether the file system, rather than a rule of the scope, caused the error.
 fn disk(error: &ScopeError) -> bool {
     matches!(error, ScopeError::Fs(_))
 }

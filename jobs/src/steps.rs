@@ -29,8 +29,7 @@ use serde::{Deserialize, Serialize};
 
 /// The name of the file at a project's root, unless the configuration names another.
 pub const FILE: &str = "_steps.jsonl";
-/// The path, relative to the project, of the file containing the rows from before the last
-/// rotation.
+/// The path to which a full file is renamed, relative to the project.
 pub const OLDER: &str = ".runner/steps.1.jsonl";
 /// The size at which the file is rotated, in bytes.
 pub const CAP: u64 = 1024 * 1024;
@@ -112,8 +111,8 @@ impl ToolStep {
         self
     }
 
-    /// Formats the row as one line: the tool, its input truncated to 80 characters, and its exit
-    /// code.
+    /// Formats the row as one line: the tool and its input, each truncated to 80 characters, and
+    /// the exit code.
     pub fn line(&self) -> String {
         let args = self.args.as_ref();
         let target = args.and_then(|args| {
@@ -233,7 +232,7 @@ impl StepsFile {
     }
 
     /// Renames a full file, unless another process holds its lock or has already renamed it.
-    /// Returns whether the path must be opened again, because the file was renamed.
+    /// Returns whether the file was renamed, so the path must be opened again.
     ///
     /// A process that still has the file open continues to write to the older file, so no row is
     /// lost.
@@ -253,8 +252,8 @@ impl StepsFile {
         Ok(true)
     }
 
-    /// Returns the last `count` rows of the agent, and of sessions without an agent, oldest first.
-    /// Invalid lines are skipped, and a missing file has no rows.
+    /// Returns at most `count` of the last rows of the agent and of sessions without an agent,
+    /// oldest first. Invalid lines are skipped, and a missing file has no rows.
     ///
     /// # Errors
     /// Returns an error if the file exists but cannot be read.
@@ -292,7 +291,7 @@ impl StepsFile {
     }
 }
 
-/// Returns the number of lines in a file, and whether the last line is complete.
+/// Returns the number of line feeds in a file, and whether the file is empty or ends with one.
 fn rows(file: &mut File) -> io::Result<(u64, bool)> {
     file.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; 64 * 1024];

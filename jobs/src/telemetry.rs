@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_at_the_same_time_are_summed_separately() {
+    fn concurrent_attempts_are_all_summed() {
         let folder = tempfile::tempdir().unwrap();
         let redactor = redactor();
         let start = |request| {

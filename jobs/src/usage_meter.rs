@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! usage so far ──within──> continue
-//!              └──over───> LimitExceeded::Over           cancel at once, at most one call too late
+//!              └──over───> LimitExceeded::Over           cancel at once
 //! limit ──overage not allowed──> LimitExceeded::Overage  cancel at once
 //!       └──reached─────────────> cancel                  no further answer would come
 //! ```
@@ -58,7 +58,7 @@ impl std::fmt::Display for LimitExceeded {
 
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ObservedUsage {
-    /// The highest value of each reported figure, if any was reported.
+    /// The highest value of each reported figure, or `None` if no usage was reported.
     pub usage: Option<Usage>,
     /// The last report of the total usage, if one was received.
     pub total: Option<Usage>,
@@ -68,7 +68,7 @@ pub struct ObservedUsage {
     pub failed_tools: u64,
     /// The first path to which a failed tool was denied access.
     pub(crate) denied: Option<DeniedAccess>,
-    /// The reason why the request was stopped.
+    /// The exceeded limit that stopped the request, if any.
     pub breach: Option<LimitExceeded>,
     /// The limits last reported by the provider.
     pub limit: Option<Limit>,

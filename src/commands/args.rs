@@ -1,4 +1,4 @@
-//! Defines all commands and flags. Their help text is the reference documentation.
+//! Defines the command line: the list of commands, the global flags and the program's help.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use runner_engine::outcome::Exit;
 
 use crate::ui::Ui;
 
-/// Parses a command line. If the parser returns the requested help or a usage error, prints it and
+/// Parses a command line. If the parser returns requested help or a usage error, prints it and
 /// returns its exit code as the error.
 pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     read(line).map_err(|error| {
@@ -21,10 +21,10 @@ pub fn parse(line: impl Iterator<Item = OsString>) -> Result<Args, Exit> {
     })
 }
 
-/// Parses a command line.
+/// Parses a command line without printing anything.
 ///
 /// # Errors
-/// Returns the parser's error, or the requested help, and prints nothing.
+/// Returns the parser's error, or the requested help or version.
 pub fn read(line: impl Iterator<Item = OsString>) -> Result<Args, clap::Error> {
     let line: Vec<OsString> = line.collect();
     // Only the complete definition reports errors.
@@ -88,7 +88,7 @@ pub fn command_words(args: impl Iterator<Item = OsString>) -> impl Iterator<Item
     })
 }
 
-/// The commands without `--json`, separated by `|`.
+/// The commands to which [`program`] does not add `--json`, separated by `|`.
 const WITHOUT_JSON: &str = "demo|daemon|serve|execute|config schema|config set|config unset|config edit|db path|\
     dream review|top|metrics|journal export|hook post-tool-use|hook session-start|hook prompt-submit|hook stop|\
     hook session-end|hook pre-compact|memory mcp|guard hook|completions|man|__deliver|\
@@ -101,7 +101,7 @@ pub fn program() -> clap::Command {
     Args::command().mut_subcommands(|command| with_json(command, "")).help_template(help_template())
 }
 
-/// The commands for everyday use, with a short description.
+/// The commands for everyday use, each with a short description.
 const EVERYDAY: [(&str, &str); 10] = [
     ("init", "Make the current folder a project"),
     ("night", "Run every enabled job once, under one budget, and write one report"),
@@ -198,8 +198,8 @@ pub struct Args {
 #[derive(Debug, clap::Args)]
 pub struct GlobalFlags {
     /// The project to work on: any folder inside it [default: the current folder]
-    // The id must differ from the ids of all other arguments, because clap looks up a global
-    // argument by its id in every command.
+    // The id must differ from the ids of all other arguments, because clap finds a global argument
+    // by its id in every command.
     #[arg(id = "project-folder", short = 'C', long = "dir", global = true, value_name = "DIR")]
     pub at: Option<PathBuf>,
     /// Override a setting from any file for this command and the runs that it starts (may be
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequent_commands_are_parsed_as_by_the_whole_program() {
+    fn both_definitions_parse_frequent_commands_alike() {
         let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
         for line in [
             "runner run dream",
@@ -309,8 +309,8 @@ mod tests {
         for line in ["runner", "runner --version", "runner init", "runner help status"] {
             assert!(frequent(&words(line)).is_none(), "{line}");
         }
-        // The one-command definition rejects these lines. The complete definition then reports the
-        // errors, so they are the same as for other commands.
+        // The one-command definition rejects these lines, so the complete definition parses them
+        // and reports their errors.
         for line in ["runner status --bogus", "runner status --help", "runner --version status"] {
             let line = words(line);
             assert!(frequent(&line).unwrap().try_get_matches_from(&line).is_err(), "{line:?}");

@@ -1,8 +1,7 @@
 //! Adds a job with default settings to a project that has no job of its kind.
 //!
-//! [`overnight`] never changes a configured job. It gives the job that it adds the trigger
-//! `manual`, so that job runs only when the user starts it. [`add`] writes exactly the given
-//! settings.
+//! [`overnight`] never changes a configured job. The job that it adds has the trigger `manual`, so
+//! it runs only when the user starts it. [`add`] writes exactly the given settings.
 
 use std::path::Path;
 
@@ -16,7 +15,7 @@ use crate::ui::Failure;
 /// Adds a job with these settings, and returns the reloaded project.
 ///
 /// # Errors
-/// Returns an error if a setting is invalid or the file cannot be written.
+/// Returns an error if the settings cannot be changed or the project cannot be reloaded.
 pub fn add(
     cli: &Cli<'_>,
     root: &Path,
@@ -34,8 +33,8 @@ pub fn add(
 /// already named `overnight`.
 ///
 /// # Errors
-/// Returns an error if there is neither a project nor a corpus, if a setting is invalid, or if a
-/// file cannot be written.
+/// Returns an error if there is neither a project nor a corpus, or if the project cannot be
+/// created, changed or loaded.
 pub fn overnight(cli: &Cli<'_>) -> Result<LoadedProject, Failure> {
     if let (Err(_), Ok(root)) = (project::find(cli.here), corpus::find(cli.here)) {
         let (_, written) = init::make(cli.env, &root, IdChoice::Known, Notes::AsTheyAre)?;

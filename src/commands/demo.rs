@@ -1,5 +1,5 @@
 //! `runner demo`: creates a sample project with a git history and runs a night in it. The night
-//! makes a dream pass over the ideas and completes one cycle of an agent.
+//! makes a dream pass over the ideas and completes one agent cycle.
 
 use runner_text::counted;
 use std::fs;
@@ -45,7 +45,7 @@ const IDEAS: &[(&str, &str)] = &[
 const AGENT: &str = include_str!("../../config/demo/agent.sh");
 /// The agent's folder inside the project, which git ignores.
 const AGENT_FOLDER: &str = ".demo-agent";
-/// The number of steps that complete a cycle once its first step is done.
+/// The number of additional runs that complete a cycle after its first run.
 const STEPS: u32 = 5;
 
 /// Make a sample project and run a night in it
@@ -76,7 +76,7 @@ impl DemoArgs {
         let home = cli.env.for_demo(&dir)?;
         let cli = &Cli { env: &home, ..*cli };
         let root = self.make(cli, &dir)?;
-        // The output of the night would repeat the report.
+        // The night's output would repeat the report.
         let hushed = SpawnMode { ui: Ui { quiet: true, ..Ui::default() }, ..cli.spawn_mode() };
         let steps = [("lifecycle", STEPS)];
         // The night takes only seconds, so the machine need not be kept awake.
@@ -167,13 +167,14 @@ fn print_report(root: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds the cycle to the project's settings, and the scripted agent's files to the project.
+/// Adds the demo's jobs to the project's settings. For the scripted agent, also adds a backend and
+/// its files.
 fn cycle(cli: &Cli<'_>, root: &Path, agent: DemoAgent) -> Result<(), Failure> {
     let settings = root.join(FILE);
     let mut text = read_text_in(root, &settings, DOCUMENT)
         .map_err(|error| Failure::not_written(&settings, error))?;
-    // Git ignores the notes of the sample project. Without this setting, accepting a proposal
-    // would ask for --publish.
+    // Git ignores the sample project's notes. Without this setting, accepting a proposal would
+    // require --publish.
     text.push_str("\n[jobs.dream]\nprivate = false\n");
     // The scripted agent has no answer for daydreams.
     text.push_str("\n[jobs.lifecycle-daydream]\nkind = \"daydream\"\nenabled = false\n");

@@ -160,7 +160,7 @@ fn documented_settings_load() {
     let overrides = Overrides::default();
     let mut count = 0;
     for block in blocks().iter().filter(|block| block.language == "toml") {
-        // The first line of an example for the user's file is that file's name.
+        // An example for the user's file begins with a comment that contains that file's path.
         let own = block.text.starts_with("# ~/.config/runner/config.toml");
         fs::write(&user, if own { &block.text } else { "" }).unwrap();
         fs::write(&project, if own { "" } else { &block.text }).unwrap();

@@ -57,7 +57,7 @@ impl DoctorArgs {
 }
 
 /// Restarts this command in the environment of a host scheduler's tick: the scheduler's variables
-/// and the saved ones. Returns only if the restart fails.
+/// and the saved ones. Returns only if the restart fails or cannot be attempted.
 fn go_there(cli: &Cli<'_>) -> Result<Failure, Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
     let (kind, _) = fitting(&record);

@@ -164,7 +164,8 @@ impl FleetName {
     fn drain(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let mut member = self.member(cli)?;
         member.draining = true;
-        // This host takes no more work, even if the database cannot currently be reached.
+        // The file is written first, so that this host takes no more work even if the database
+        // cannot be reached.
         member.save(cli.env)?;
         let mut database = membership::database(&membership::settings(cli.env, &self.name)?)?;
         database.set_host_state(&member.host, HostState::Draining).map_err(failure)?;
@@ -184,7 +185,7 @@ impl FleetName {
             let open = show::count(open as u64, "open run");
             let later =
                 format!("runner fleet drain {0}, and later runner fleet leave {0}", self.name);
-            // A draining host takes no runs, but its own jobs continue to offer them.
+            // A draining host claims no runs, but its own jobs still offer runs.
             let hint = match offered.first() {
                 Some(row) => {
                     format!(
@@ -234,7 +235,7 @@ struct FleetStatus {
     /// The occurrences that are not settled.
     open: Vec<OpenView>,
     budgets: Vec<BudgetView>,
-    /// The problems that the user should know about.
+    /// The problems that the check found.
     findings: Vec<String>,
 }
 

@@ -132,7 +132,7 @@ impl HookArgs {
     }
 }
 
-/// Returns the paths that the given job, or by default the project's dream job, may write.
+/// Returns the limits on writing for the given job, or by default for the project's dream job.
 fn bounds_of(cli: &Cli<'_>, job: Option<&str>) -> Result<WriteBounds, Failure> {
     let root = project::find(cli.here)?;
     // No database is available inside the sandbox. The run was admitted with accepted settings, and
@@ -163,7 +163,7 @@ fn bounds_of(cli: &Cli<'_>, job: Option<&str>) -> Result<WriteBounds, Failure> {
 }
 
 /// Returns a hint from the project's finished sessions about the command that an agent is about to
-/// run. The hint does not affect the decision.
+/// run, if there is one. The hint does not affect the decision.
 fn hint(cli: &Cli<'_>, payload: &[u8]) -> Option<String> {
     let payload: serde_json::Value = serde_json::from_slice(payload).ok()?;
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
@@ -192,7 +192,7 @@ fn decision(why: &str) -> serde_json::Value {
     })
 }
 
-/// The messages for an accepted and a refused path.
+/// The messages for an allowed and a refused path.
 type AnswerTexts = (&'static str, &'static str);
 
 const SCOPE: AnswerTexts = ("may be written", "must not be written");

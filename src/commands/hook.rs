@@ -1,12 +1,12 @@
-//! `runner hook`: the hooks called by an agent's program.
+//! `runner hook`: the hooks that an agent's program calls.
 //!
 //! `post-tool-use` records a session's tool use as a row in `_steps.jsonl`. The memory hooks are in
 //! `src/hooks/`; `src/entry.rs` calls them before anything is loaded.
 //!
 //! `post-tool-use` runs after every tool use, so it neither calls git nor starts a runtime. It
-//! reads the database only to check whether the user has accepted the project's settings, because
-//! those settings specify the output file. It must never exit with code 2, which would show its
-//! output to the model. It must never write anything except the row.
+//! reads the database only to identify the project and to check whether the user has accepted the
+//! project's settings, because those settings specify the output file. It must never exit with code
+//! 2, which would show its output to the model. It must never write anything except the row.
 
 use std::io::{self, Read as _};
 use std::path::PathBuf;
@@ -103,8 +103,7 @@ struct SessionPlace {
     cwd: Option<PathBuf>,
 }
 
-/// Records the tool use in the payload. Records nothing outside a project, or in a run that
-/// runner started.
+/// Records the tool use in the payload. Records nothing outside a project, or in a run.
 fn post_tool_use(cli: &Cli<'_>, agent: Option<&str>) -> Result<Exit, Failure> {
     if let Some(agent) = agent.filter(|it| !is_agent_name(it)) {
         return Err(Failure::usage(format!("{agent:?} is not a valid agent name")));

@@ -1,4 +1,4 @@
-//! `runner completions` and `runner man`: write completion scripts and manual pages.
+//! `runner completions` and `runner man`: print completion scripts and write manual pages.
 //!
 //! This module must never replace a file that it did not write.
 
@@ -45,8 +45,8 @@ pub struct ManArgs {
 }
 
 impl ManArgs {
-    /// Writes the manual pages that are missing or outdated. Writes nothing if another program's
-    /// file has the name of a page.
+    /// Writes the manual pages that are missing or outdated. Writes nothing if any page's path is
+    /// occupied by something that this command did not write.
     pub fn run(&self, program: &Command, ui: Ui) -> Result<Exit, Failure> {
         let into = &self.into;
         let pages = pages::manual(program)
@@ -77,7 +77,7 @@ impl ManArgs {
 /// Returns whether a page must be written, because it is missing or outdated.
 ///
 /// # Errors
-/// Returns an error if another program's file has the page's name.
+/// Returns an error if the path exists, but is not a readable file that `runner man` wrote.
 fn ours(path: &Path, text: &[u8]) -> Result<bool, Failure> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(true),

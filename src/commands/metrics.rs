@@ -24,7 +24,7 @@ impl MetricsArgs {
     }
 }
 
-/// Returns the metrics of all projects as text.
+/// Returns the metrics of all projects in the text format of Prometheus.
 pub fn text(home: &Env) -> Result<String, Failure> {
     let now = home.wall()?;
     let (last_tick, ticks) = (home.last_tick(), home.ticks());

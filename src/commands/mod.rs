@@ -1,7 +1,7 @@
-//! The commands, one module for each.
+//! Defines the commands and dispatches the command line to them.
 
-/// Calls the same method on the arguments of each listed subcommand. Other subcommands follow as
-/// match arms.
+/// Expands to a `match` that calls the same method on the arguments of each listed subcommand. Arms
+/// for the other subcommands follow the list.
 macro_rules! dispatch {
     ($command:expr, $of:ident: $($name:ident)+ => $run:ident $with:tt $(; $($other:tt)+)?) => {
         match $command { $($of::$name(args) => args.$run $with,)+ $($($other)+)? }
@@ -75,14 +75,14 @@ use crate::spawn::SpawnMode;
 use crate::ui::{self, CalledCommand, Failure, Ui};
 use crate::web;
 
-/// The inputs of a command besides its arguments.
+/// A command's inputs other than its arguments.
 #[derive(Clone, Copy)]
 pub struct Cli<'a> {
     /// The program's environment: folders, clock and overrides.
     pub env: &'a Env,
-    /// The folder in which to look for the command's project.
+    /// The command uses the nearest project at or above this folder.
     pub here: &'a Path,
-    /// Whether `-C` names that folder, which must then be in a project.
+    /// Whether the user named that folder with `-C`. It must then be in a project.
     pub folder_is_named: bool,
     /// The output options.
     pub ui: Ui,
@@ -114,7 +114,7 @@ pub fn run(args: &Args) -> Result<Exit, Failure> {
     let reach = reach(&args.command);
     if reach.is_none() && !args.flags.config.is_empty() {
         return Err(Failure::usage(format!(
-            "--config {}: this command does not use this setting",
+            "--config {}: this command accepts no --config",
             args.flags.config[0]
         ))
         .hint("runner config set KEY VALUE, or runner enqueue JOB --set KEY=VALUE"));

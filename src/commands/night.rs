@@ -1,5 +1,5 @@
-//! The `runner night` command: runs every enabled job once, one after the other, under one budget
-//! and with one report.
+//! `runner night`: runs every enabled job once, one after another, under one budget, and writes one
+//! report.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -142,8 +142,8 @@ pub(super) fn with_one(
     Ok(worst)
 }
 
-/// Returns the jobs that start when a night begins, and their kinds. The jobs of cycles and the
-/// jobs that follow another job are excluded, because they start later.
+/// Returns the enabled jobs that start when a manual night begins, and their kinds. Excludes jobs
+/// that follow another job, and jobs that only a cycle starts.
 fn due(config: &Config) -> Vec<(&str, &str)> {
     let begins = |when: &TriggerSpec| {
         !matches!(when, TriggerSpec::Clock(Trigger::After(_)) | TriggerSpec::Lifecycle)
@@ -209,7 +209,7 @@ impl RunningNight<'_> {
         Ok(())
     }
 
-    /// Returns the result of the night, and the exit code.
+    /// Returns the night's result and the exit code.
     fn result(
         self,
         project: &LoadedProject,
@@ -220,7 +220,7 @@ impl RunningNight<'_> {
         let report = report::whole(store, id, &project.root, self.home.wall()?)?;
         // Another process may have closed the night, so only the database shows whether the report
         // was written.
-        let stands = match (store.report_folder(id)?, open) {
+        let state = match (store.report_folder(id)?, open) {
             (Some(folder), _) => {
                 let folder = project.root.join(report::FOLDER).join(folder);
                 ReportState::Written(folder.join("report.md"))
@@ -228,11 +228,11 @@ impl RunningNight<'_> {
             (None, 0) => ReportState::Failed,
             (None, _) => ReportState::Due(closes),
         };
-        let worst = match stands {
+        let worst = match state {
             ReportState::Failed => self.worst.max(Exit::Failed),
             _ => self.worst,
         };
-        Ok((NightView { report, stands }, worst))
+        Ok((NightView { report, state }, worst))
     }
 }
 
@@ -242,10 +242,10 @@ impl RunningNight<'_> {
 struct NightView {
     report: NightReport,
     #[serde(skip)]
-    stands: ReportState,
+    state: ReportState,
 }
 
-/// Whether the report of the night was written.
+/// Whether the night's report was written.
 #[derive(Debug)]
 enum ReportState {
     /// The report was written to this file.
@@ -259,14 +259,14 @@ enum ReportState {
 impl View for NightView {
     fn print(&self, ui: Ui) {
         let headline = self.report.headline();
-        match &self.stands {
+        match &self.state {
             ReportState::Written(path) => ui.info(&format!("{headline} — {}", path.display())),
             ReportState::Due(closes) => ui.info(&format!(
                 "{headline}; the report will be written when the remaining runs finish, or at {} at the latest",
                 show::format_time(*closes)
             )),
             ReportState::Failed => show::complain(&format!(
-                "{headline}; the report of the night could not be written"
+                "{headline}; the night's report could not be written"
             )),
         }
     }
@@ -288,8 +288,7 @@ impl View for RunAndNight<'_> {
     }
 }
 
-/// A night in which nothing is due. Such a night is not opened, so it has no report and is not
-/// recorded as missed.
+/// The output if no job is due. No night is opened, so no report is written.
 #[derive(Debug, Serialize)]
 struct NothingDue {
     night: Option<String>,

@@ -47,7 +47,7 @@ pub fn completions(shell: Shell, program: &mut Command) -> String {
     String::from_utf8_lossy(&script).into_owned()
 }
 
-/// Returns the program and its visible commands, each with the words that invoke it.
+/// Returns the program and its visible commands, each with its names from the program downwards.
 fn every(program: &Command) -> Vec<(Vec<String>, Command)> {
     fn walk(words: &[String], command: &Command, all: &mut Vec<(Vec<String>, Command)>) {
         let mut own = words.to_vec();

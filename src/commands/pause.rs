@@ -45,7 +45,7 @@ pub struct ResumeArgs {
     all: bool,
 }
 
-/// The pause of one job, or of all jobs, after the command.
+/// The state of a job's pause, or of the pause for all jobs, after the command.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(in crate::commands) struct PauseState {
     /// The job; `None` for all jobs.
@@ -54,7 +54,7 @@ pub(in crate::commands) struct PauseState {
     paused: bool,
     /// The end of the pause, or `None` if it is indefinite.
     until: Option<Timestamp>,
-    /// The live runs, which continue.
+    /// The live runs, which a pause does not stop.
     live: Vec<RunId>,
     #[serde(skip)]
     notices: Vec<String>,
@@ -103,7 +103,7 @@ impl PauseArgs {
         let live = store.live()?.into_iter();
         let live: Vec<RunRow> = live.filter(|run| id.is_none_or(|id| run.job == id)).collect();
         let what = job.unwrap_or("everything");
-        let mut notices = vec![format!("{what} is paused {}", until_words(end, job))];
+        let mut notices = vec![format!("{what} is paused {}", describe_end(end, job))];
         if !live.is_empty() {
             let names = live.iter().map(|run| format!("{} (run {})", run.job_name, run.id));
             let names = names.collect::<Vec<_>>().join(", ");
@@ -158,7 +158,7 @@ pub fn limited(end: Timestamp) -> Option<Timestamp> {
 }
 
 /// Describes when a job's pause, or the pause for all jobs, ends.
-pub fn until_words(end: Timestamp, job: Option<&str>) -> String {
+pub fn describe_end(end: Timestamp, job: Option<&str>) -> String {
     limited(end).map_or_else(
         || format!("until you run `runner resume {}`", job.unwrap_or("--all")),
         |end| format!("until {}", show::format_time(end)),

@@ -37,7 +37,7 @@ pub struct EnqueueArgs {
     /// The priority; waiting runs with a higher priority start first [default: the job's own]
     #[arg(long, allow_negative_numbers = true)]
     priority: Option<i32>,
-    /// Start only after this run has succeeded; skip the new run if it does not succeed
+    /// Start only after this run has succeeded; otherwise, skip the new run
     #[arg(long, value_name = "RUN")]
     after: Option<String>,
     /// Run the job only once for this key, however often it is requested
@@ -65,7 +65,7 @@ pub struct RetryArgs {
 pub(in crate::commands) struct QueuedRun {
     #[serde(flatten)]
     run: RunRecord,
-    /// The state of the run as text.
+    /// The run's state as text.
     #[serde(skip)]
     state: String,
 }

@@ -1,7 +1,7 @@
 //! `runner replay`: replays a recorded run and compares the results.
 //!
-//! This module must never write to the project. It writes only to temporary folders and to the
-//! paths in the arguments.
+//! This module must never write to the project. It writes only to a temporary folder in the state
+//! folder and to the paths in the arguments.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,8 @@ use crate::ui::{Failure, Ui, View, show};
 #[command(
     after_help = "The data that the run read and the answers that it received come from its recording: no model is asked, no \
                   program is started, and the project no longer needs to exist. Exit code 0: the requests, the \
-                  outcome and every artifact are the same; 1: something differs, which is printed; 65: there is no complete recording.\n\
+                  outcome and every artifact are the same; 1: something differs, and the \
+                  differences are printed; 65: there is no complete recording.\n\
                   \n\
                   Example: runner replay 01K5 && runner replay 01K5 --export tests/night.jsonl"
 )]

@@ -96,14 +96,14 @@ pub(super) struct ManualRun {
     pub manner: SpawnMode,
     /// Whether to print the run's log during the run.
     pub follow: bool,
-    /// Whether a deferral exits with code 0.
+    /// Whether the command exits with code 0 if the run is deferred.
     pub deferral_is_normal: bool,
     /// Settings of the job that apply to this run only.
     pub settings: Vec<(String, String)>,
 }
 
 impl ManualRun {
-    /// Creates options for a run that is not followed and whose deferral exits with code 75.
+    /// Creates options for a run whose log is not printed and whose deferral exits with code 75.
     pub(super) fn new(cli: &Cli<'_>, settings: Vec<(String, String)>) -> Self {
         Self { manner: cli.spawn_mode(), follow: false, deferral_is_normal: false, settings }
     }
@@ -130,7 +130,7 @@ pub(super) fn once(
 }
 
 /// Runs one job of a project once and prints its outcome. Returns the exit code, and the outcome if
-/// there is one.
+/// the occurrence has been settled.
 pub(super) fn settled(
     home: &Env,
     project: &LoadedProject,
@@ -153,9 +153,9 @@ pub(super) fn settled(
         Recorded::New(run) => spawn::run_to_end(home, &mut store, &me, &run, manner)?,
         Recorded::Known(occurrence) => {
             let outcome = store.occurrence(&occurrence)?.outcome;
-            let stands =
+            let state =
                 outcome.as_ref().map_or_else(|| "not settled yet".to_owned(), Outcome::to_string);
-            manner.ui.info(&format!("{job} was already requested with this key: {stands}"));
+            manner.ui.info(&format!("{job} was already requested with this key: {state}"));
             if let Some(row) = store.last_run_of(&occurrence)? {
                 manner.ui.show(&KnownRun(RunRecord::of(&row)));
             }

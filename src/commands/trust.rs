@@ -1,5 +1,5 @@
 //! `runner trust`: shows what changed in the files that control a project's jobs, and records that
-//! the user accepts them. It must never accept files without the user's consent.
+//! the user accepts them. This module must never accept files without the user's consent.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ struct TrustView<'a> {
 struct ChangedFile<'a> {
     path: &'a str,
     change: &'static str,
-    /// The unified diff, with secrets replaced.
+    /// The unified diff, with secrets replaced, or a note if only a secret changed.
     diff: String,
     /// The 1-based numbers of the lines in which secrets are replaced. The user must read these
     /// lines in the file itself.

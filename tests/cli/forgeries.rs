@@ -38,7 +38,7 @@ fn forged_entries_move_no_task_and_orient_no_run() {
     let shown = fixture.run(&["lifecycle", "adopt"]).ends(1);
     shown.expect_text("keep course").expect_text("--yes");
     fixture.run(&["lifecycle", "adopt", "--yes"]).ends(0);
-    fixture.run(&["lifecycle", "adopt"]).ends(0).expect_text("every entry is recorded");
+    fixture.run(&["lifecycle", "adopt"]).ends(0).expect_text("every valid entry is recorded");
     fixture.run(&["lifecycle", "orient"]).ends(0).expect_text("Trust it");
     let honest = (fixture.read(list), fixture.read(entry));
     let restore = || {

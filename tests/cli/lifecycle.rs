@@ -60,7 +60,7 @@ fn stands(fixture: &Fixture) -> (String, u64) {
 #[test]
 fn verdicts_apply_once_and_unresolved_are_reported() {
     let fixture = fixture("");
-    fixture.run(&["board", "apply"]).ends(0).expect_text("no dream has run yet");
+    fixture.run(&["board", "apply"]).ends(0).expect_text("there is no entry yet");
     dreamt(
         &fixture,
         "rem",

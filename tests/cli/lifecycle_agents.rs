@@ -11,9 +11,9 @@ use crate::lifecycle::{BOARD, CYCLE, fixture, written};
 fn adopt_names_missing_entries_and_invalid_agents() {
     let fixture = fixture("");
     let none = fixture.run(&["lifecycle", "adopt"]).ends(0);
-    none.expect_text("there is no entry: rem/manifest.json lists none");
+    none.expect_text("there are no entries: rem/manifest.json lists none");
     let other = fixture.run(&["lifecycle", "adopt", "--agent", "two"]).ends(0);
-    other.expect_text("there is no entry: rem/two/manifest.json lists none");
+    other.expect_text("there are no entries: rem/two/manifest.json lists none");
     let bad = fixture.run(&["lifecycle", "adopt", "--agent", "../x"]).ends(2);
     bad.expect_text("is not a valid agent name");
 }

@@ -297,7 +297,9 @@ fn names_that_no_source_shows_are_marked() {
     fixture.run(&["journal"]).ends(0).expect_text("no source showed: src/invented.rs");
     fixture.run(&["journal", "export", "public"]).ends(0);
     assert!(
-        fixture.read("public/index.html").contains("no source showed what the tale names: exit 7")
+        fixture
+            .read("public/index.html")
+            .contains("mentioned in the tale, but shown by no source: exit 7")
     );
 }
 

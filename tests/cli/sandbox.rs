@@ -197,7 +197,7 @@ fn disabled_sandbox_is_reported() {
     fixture
         .run(&["runs", "show", &id])
         .expect_text("off, network ")
-        .expect_text("not held by its sandbox");
+        .expect_text("limitation of its sandbox");
 }
 
 #[test]

@@ -16,12 +16,12 @@ use super::{InhibitLevel, InhibitScope, InhibitorCommand, SleepInhibition};
 use crate::process::wait::poll_within;
 use crate::time::boot_time;
 
-/// Maximum wait for the lock. logind normally answers immediately; this limit keeps a hung bus from
-/// delaying a run any longer.
+/// Maximum wait for the lock. logind normally grants it immediately, but a hung bus must not delay
+/// the run.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Maximum wait for a released process to exit.
+/// Time that the program has to exit after its input is closed. The program is then killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// Maximum number of bytes to read from each of the program's output streams.
+/// Number of bytes after which the program's output or error output is not read any further.
 const LONGEST_OUTPUT: u64 = 4_096;
 
 /// A request to keep the machine awake.
@@ -111,8 +111,8 @@ struct InhibitorProcess {
 }
 
 impl InhibitorProcess {
-    /// Starts the process and waits until it holds the lock. On failure, returns the program's
-    /// error output or another reason.
+    /// Starts the process. If the program reports that it holds the lock, waits for that report. On
+    /// failure, returns the program's error output or another reason.
     fn start(
         means: InhibitorCommand,
         scope: InhibitScope,
@@ -173,7 +173,7 @@ impl InhibitorProcess {
     fn error_output(&mut self) -> String {
         self.end();
         let mut said = String::new();
-        // Another process may still hold the other end of the pipe, so the read never waits.
+        // Another process may still hold the other end of the pipe, so the read must not block.
         if let Some(stderr) = self.child.stderr.take()
             && fcntl_setfl(&stderr, OFlags::NONBLOCK).is_ok()
         {
@@ -187,7 +187,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Returns the reason if the process has exited.
+    /// Returns why the lock is no longer held, or `None` if the process is still running.
     fn gone(&mut self) -> Option<String> {
         match self.child.try_wait() {
             Ok(None) => None,
@@ -198,7 +198,7 @@ impl InhibitorProcess {
         }
     }
 
-    /// Releases the lock and waits for the program to exit.
+    /// Releases the lock and waits until the program has exited or has been killed.
     fn end(&mut self) {
         self.stdin = None;
         let pid = Pid::from_child(&self.child);
@@ -253,10 +253,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let over = folder.path().join("over");
         let script = format!("cd '{}'; {INHIBITS}", folder.path().display());
-        let mut keeper = Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
-        assert_eq!(keeper.standing().to_string(), "kept awake by logind");
+        let mut inhibitor =
+            Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
+        assert_eq!(inhibitor.standing().to_string(), "kept awake by logind");
         assert!(!over.exists());
-        drop(keeper);
+        drop(inhibitor);
         assert!(over.exists(), "the program exits before drop returns");
     }
 
@@ -267,8 +268,9 @@ mod tests {
             "cd '{}'; case \"$1\" in *sleep*) echo 'Failed to inhibit: Access denied' >&2; exit 1;; esac; {INHIBITS}",
             folder.path().display()
         );
-        let mut keeper = Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
-        let standing = keeper.standing();
+        let mut inhibitor =
+            Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
+        let standing = inhibitor.standing();
         assert_eq!(standing.held, InhibitLevel::Idle);
         assert!(standing.to_string().contains("Access denied"), "{standing}");
     }
@@ -281,9 +283,9 @@ mod tests {
             InhibitorCommand::Logind,
             "echo 'Failed to connect to bus: No such file' >&2; exit 1",
         );
-        let mut keeper = Inhibitor::take(&asked);
+        let mut inhibitor = Inhibitor::take(&asked);
         assert_eq!(
-            keeper.standing().to_string(),
+            inhibitor.standing().to_string(),
             "not kept awake: Failed to connect to bus: No such file"
         );
         // Another process keeps the error output open.
@@ -313,14 +315,15 @@ mod tests {
             0,
         )
         .unwrap();
-        let mut keeper = Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
-        assert_eq!(keeper.standing().held, InhibitLevel::Sleep);
-        let pid = Pid::from_child(&keeper.holder.as_ref().unwrap().child);
+        let mut inhibitor =
+            Inhibitor::take(&asked(folder.path(), InhibitorCommand::Logind, &script));
+        assert_eq!(inhibitor.standing().held, InhibitLevel::Sleep);
+        let pid = Pid::from_child(&inhibitor.holder.as_ref().unwrap().child);
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).unwrap();
         fs::write(&gate, "go\n").unwrap();
         let mut fds = [PollFd::from_borrowed_fd(pidfd.as_fd(), PollFlags::IN)];
         poll_within(&mut fds, None);
-        assert_eq!(keeper.standing().held, InhibitLevel::ForAWhile);
+        assert_eq!(inhibitor.standing().held, InhibitLevel::ForAWhile);
     }
 
     #[test]
@@ -328,8 +331,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         // Like `caffeinate`, the program ignores its input.
         let script = "[ \"$1 $2 $3\" = '-i -s -w' ] && exec tail -f /dev/null --pid=\"$4\"";
-        let mut keeper =
+        let mut inhibitor =
             Inhibitor::take(&asked(folder.path(), InhibitorCommand::Caffeinate, script));
-        assert_eq!(keeper.standing().to_string(), "kept awake by caffeinate");
+        assert_eq!(inhibitor.standing().to_string(), "kept awake by caffeinate");
     }
 }

@@ -18,9 +18,9 @@ pub enum InhibitorCommand {
     Caffeinate,
 }
 
-/// The script's output. `systemd-inhibit` starts the script only after it has the lock.
+/// The line that [`HOLDS`] prints. `systemd-inhibit` starts the script only once it has the lock.
 pub(super) const HELD: &str = "held";
-/// A script that prints [`HELD`] and exits when runner closes the pipe or dies.
+/// A script that prints [`HELD`], and exits when runner closes the pipe or dies.
 const HOLDS: &str = "echo held; while read -r _; do :; done";
 
 impl InhibitorCommand {
@@ -52,7 +52,7 @@ impl InhibitorCommand {
     }
 
     /// Returns the program's arguments. logind reports `what` as the reason, and `caffeinate` waits
-    /// for the process `pid`. No argument keeps the screen on.
+    /// for the process `pid`. None of the arguments keeps the screen on.
     pub fn arguments(self, scope: InhibitScope, what: &str, pid: u32) -> Vec<String> {
         let words = match self {
             Self::Logind => vec![
@@ -86,7 +86,7 @@ impl InhibitorCommand {
         self == Self::Logind
     }
 
-    /// Returns the scope to request next if this scope was denied.
+    /// Returns the scope to request if `scope` was denied, or `None` if there is no smaller scope.
     pub(super) fn less(self, scope: InhibitScope) -> Option<InhibitScope> {
         match (self, scope) {
             (Self::Logind, InhibitScope::Sleep) => Some(InhibitScope::Idle),

@@ -46,7 +46,8 @@ pub enum InhibitLevel {
 #[derive(Clone, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct SleepInhibition {
     pub held: InhibitLevel,
-    /// The service that received the request: `logind` or `caffeinate`. Empty if there is none.
+    /// The service that inhibits sleep on this system: `logind` or `caffeinate`. Empty if runner
+    /// supports none.
     pub by: String,
     /// The reason why the inhibition is incomplete, or empty if it is complete.
     #[serde(default)]

@@ -2,7 +2,8 @@
 //!
 //! Anyone who can write to a repository, including an agent, controls its contents. An entry can be
 //! a FIFO that blocks forever, a device that produces endless data, a link to either, or a file of
-//! any size. All files are therefore opened here: only regular files, without blocking, and with a
+//! any size. All files are therefore opened here, without blocking. Except for the kernel's files
+//! and `/dev/null`, only regular files are accepted. A function that returns a file's content has a
 //! size limit.
 //!
 //! - [`open_in`], [`read_in`] and [`read_text_in`] are for files beneath a project's root. The
@@ -39,7 +40,7 @@ const WALK: ResolveFlags =
 /// controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
-/// Maximum number of attempts to resolve a path that races with renames.
+/// Maximum number of retries if a path resolution races with a rename or is interrupted.
 const TRIES: usize = 16;
 
 /// The reason why an existing file was not read. It is the inner error of the [`io::Error`].
@@ -82,7 +83,7 @@ fn size(bytes: u64) -> String {
 }
 
 /// Opens the regular file at `path` beneath the folder `root`. `path` is relative to `root` or
-/// begins with `root`. Links in `root` itself are followed, because the caller chose it.
+/// begins with `root`. Links in `root` itself are followed, because the caller chose that path.
 ///
 /// # Errors
 /// Returns the operating system's error, or an error that contains a [`Refused`].
@@ -193,7 +194,7 @@ pub fn read_text_host(path: impl AsRef<Path>, limit: u64) -> io::Result<String> 
     text(read_host(path, limit)?)
 }
 
-/// Reads a file under `/proc` or `/sys` or in a control group tree.
+/// Reads a file in `/proc`, in `/sys` or in a control group tree.
 ///
 /// # Errors
 /// Returns the operating system's error, or [`Refused::TooLarge`] for more than 64 MiB.
@@ -202,7 +203,7 @@ pub fn read_proc(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     read_bounded(&mut file, DOCUMENT)?.ok_or_else(|| Refused::TooLarge { limit: DOCUMENT }.into())
 }
 
-/// Reads a text file under `/proc` or `/sys` or in a control group tree.
+/// Reads a text file in `/proc`, in `/sys` or in a control group tree.
 ///
 /// # Errors
 /// Returns the errors of [`read_proc`], and [`ErrorKind::InvalidData`] if the text is not UTF-8.
@@ -218,8 +219,8 @@ pub fn open_null() -> io::Result<OwnedFd> {
     Ok(openat(CWD, "/dev/null", READ, Mode::empty())?)
 }
 
-/// Opens a regular file with `options`, for files that are also written. Links are followed. Flags
-/// set with `custom_flags` are replaced.
+/// Opens a regular file that is also written. Links are followed. Any `custom_flags` in `options`
+/// are replaced.
 ///
 /// # Errors
 /// Returns the operating system's error, or an error that contains a [`Refused`].
@@ -270,7 +271,8 @@ pub fn create_new(path: &Path, mode: u32) -> io::Result<File> {
 /// existing file at `to`.
 ///
 /// # Errors
-/// Returns the errors of [`open_host`] and [`open_with`].
+/// Returns the errors of [`open_host`] and [`open_with`], and an error if the content or the
+/// permissions cannot be copied.
 pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     let mut source = open_host(from)?;
     let mut options = OpenOptions::new();
@@ -342,7 +344,7 @@ pub(crate) fn regular_at(
     Ok((handle.into(), stat))
 }
 
-/// Calls `openat2`, and retries if the call races with a rename.
+/// Calls `openat2`, and retries if the call races with a rename or is interrupted.
 pub(crate) fn walk_to(
     folder: impl AsFd,
     path: &Path,

@@ -7,8 +7,8 @@ use rustix::fs::{CWD, mknodat};
 
 use super::*;
 
-/// Creates a folder with every type of entry that an attacker can create. Returns each path and the
-/// expected error.
+/// Creates a folder with every type of entry that an attacker can create. Also returns paths that
+/// must be refused, each with the expected error.
 fn planted() -> (tempfile::TempDir, Vec<(&'static str, &'static str)>) {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);
@@ -78,7 +78,7 @@ fn devices_are_refused() {
 }
 
 #[test]
-fn user_links_lead_only_to_regular_files() {
+fn host_links_reach_only_regular_files() {
     let (folder, _) = planted();
     let at = |name: &str| folder.path().join(name);
     assert_eq!(read_text_host(at("link"), SMALL).unwrap(), "plain");

@@ -25,10 +25,10 @@ const FOLDER: OFlags = OFlags::RDONLY
 
 /// Handles the entries that a walk finds.
 pub trait TreeVisitor {
-    /// Handles an entry that is not a folder. Folders on another file system are skipped.
+    /// Handles an entry that is not a folder.
     fn file(&mut self, folder: BorrowedFd<'_>, name: &OsStr, stat: &Stat) -> io::Result<()>;
 
-    /// Handles a folder before its contents.
+    /// Handles a folder beneath the root, before its contents.
     fn enter(&mut self, _stat: &Stat) -> io::Result<()> {
         Ok(())
     }
@@ -39,7 +39,7 @@ pub trait TreeVisitor {
         false
     }
 
-    /// Handles a folder after its contents.
+    /// Handles a folder beneath the root, after its contents.
     fn leave(&mut self, _folder: BorrowedFd<'_>, _name: &OsStr) -> io::Result<()> {
         Ok(())
     }
@@ -52,7 +52,7 @@ struct Level {
     folders: Vec<OsString>,
 }
 
-/// Walks everything beneath `root`, which is a folder.
+/// Walks everything beneath the folder `root`. Folders on another file system are skipped.
 ///
 /// # Errors
 /// Returns the visitor's errors, and an error if the root cannot be opened. A folder that cannot be
@@ -93,8 +93,8 @@ pub fn walk(root: &Path, visitor: &mut dyn TreeVisitor) -> io::Result<()> {
             Some(folder) => folder,
             None => down(&top, &mut levels)?,
         };
-        // If the walk could not return to the parent of this folder, the visitor removes at most an
-        // empty folder with the same name.
+        // If the walk could not return to this folder's parent, a removal deletes at most an empty
+        // folder with the same name.
         visitor.leave(at.as_fd(), &done.name)?;
     }
     Ok(())
@@ -154,8 +154,9 @@ fn down(top: &OwnedFd, levels: &mut Vec<Level>) -> io::Result<OwnedFd> {
     Ok(at)
 }
 
-/// Removes a folder and everything beneath it, regardless of depth and permissions. A folder that
-/// is not readable is made readable first. If `path` is not a folder, it is removed as a file.
+/// Removes a folder of any depth and everything beneath it. If possible, a folder that its owner
+/// cannot read, change or enter is made accessible first. If `path` is not a folder, it is removed
+/// as a file.
 ///
 /// # Errors
 /// Returns the first error after everything else has been removed, and [`io::ErrorKind::NotFound`]
@@ -171,7 +172,7 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
         make_accessible(&above, name);
     }
     walk(path, &mut removal)?;
-    // The error for an entry that remains in the root explains more than the root's own error.
+    // The first error for an entry beneath the root explains more than the root's own error.
     fs::remove_dir(path).map_err(|error| removal.failed.unwrap_or(error))
 }
 
@@ -264,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_without_rights_are_removed() {
+    fn inaccessible_folders_are_removed() {
         use std::os::unix::fs::PermissionsExt as _;
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");

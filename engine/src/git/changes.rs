@@ -87,8 +87,8 @@ impl Git {
                 why: error.to_string(),
             });
         }
-        // A recording stores the comparison as one answer, because the stat data of a work tree
-        // cannot be replayed.
+        // A recording stores the comparison as one answer, because a work tree's stat data cannot
+        // be replayed.
         let quiet = Self { recording: crate::recording::InputRecording::off(), ..self.clone() };
         let changes = quiet.compared(within, untracked)?;
         if self.recording.records() {
@@ -556,7 +556,7 @@ mod tests {
         "  ctime: 1:2\n  mtime: 3:4\n  dev: 5\tino: 6\n  uid: 7\tgid: 8\n  size: 9\tflags: 0\n";
 
     #[test]
-    fn hostile_names_hide_no_entry() {
+    fn hostile_names_hide_no_entries() {
         let names = ["plain", "  ctime: 1:2\n", "a\tb", STAT, "100644 0 1\tx", "\n\n"];
         let line = |name: &str| format!("100644 {} 0\t{name}\0{STAT}", "a".repeat(40));
         let listing: String = names.map(line).concat();
@@ -567,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn listing_in_another_format_is_not_compared() {
+    fn unknown_listing_format_is_an_error() {
         let root = openat(CWD, "/", OFlags::PATH, Mode::empty()).unwrap();
         let entry = format!("100644 {} 0\tno-such-file\0", "a".repeat(40));
         for lines in [

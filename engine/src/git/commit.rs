@@ -31,10 +31,9 @@ impl Git {
     /// commit, or `None` if `HEAD` already contains the files.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if there is no identity for the commit, or if another program has
-    /// locked the index. In both cases, nothing except unreferenced objects has been written. Also
-    /// returns a [`GitError`] if `HEAD` has moved since it was read. In that case, the files are
-    /// staged but not committed.
+    /// Returns a [`GitError`] if git fails. If there is no identity for the commit, or if another
+    /// program has locked the index, nothing except unreferenced objects has been written. If
+    /// `HEAD` has moved since it was read, the files are staged but not committed.
     pub fn commit_files(
         &self,
         files: &[NewFile],

@@ -52,7 +52,7 @@ const LONGEST: usize = 256 * 1024 * 1024;
 
 /// Arguments that precede every command except a push or a fetch. The sandbox enforces most of
 /// these restrictions anyway, but with these options, git does not even attempt the refused
-/// operations. The commit graph is disabled because it is a separate file, which could list parents
+/// operations. The commit graph is disabled because it is a separate file that could list parents
 /// other than those in the commits.
 const PINNED: [&str; 16] = [
     "--no-optional-locks",
@@ -110,7 +110,7 @@ pub enum Read {
 }
 
 impl Read {
-    fn describe(self) -> &'static [&'static str] {
+    fn command(self) -> &'static [&'static str] {
         match self {
             Self::RevParse => &["rev-parse"],
             Self::RevList => &["rev-list"],
@@ -128,7 +128,7 @@ impl Read {
     }
 
     fn with<'a>(self, args: &[&'a str]) -> Vec<&'a str> {
-        self.describe().iter().chain(args).copied().collect()
+        self.command().iter().chain(args).copied().collect()
     }
 }
 
@@ -162,17 +162,10 @@ pub enum GitError {
     },
     /// A git folder, or a file in it, cannot be created, read or written.
     #[error("{}: {source}", path.display())]
-    Folder {
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
     /// A tree object cannot be parsed.
     #[error("the tree {object} is damaged")]
-    Damaged {
-        /// The object's name.
-        object: String,
-    },
+    Damaged { object: String },
     /// The project's folder, a file that must be compared, or the list of index entries cannot be
     /// read.
     #[error("{path}: {why}")]
@@ -229,7 +222,6 @@ impl Git {
         }
     }
 
-    /// Returns this instance with `recording` attached.
     #[must_use]
     pub fn with_recording(mut self, recording: InputRecording) -> Self {
         self.recording = recording;
@@ -246,7 +238,6 @@ impl Git {
         &self.env
     }
 
-    /// Returns the root of the work tree.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -254,7 +245,8 @@ impl Git {
     /// Runs a git command and returns its standard output.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git cannot be started or its exit code is not 0.
+    /// Returns a [`GitError`] if git cannot be started, if it does not exit with code 0, or if a
+    /// replayed recording lacks the answer.
     pub fn ask(&self, read: Read, args: &[&str]) -> Result<Vec<u8>, GitError> {
         self.ask_with(read, args, Stdin::Null)
     }
@@ -262,7 +254,7 @@ impl Git {
     /// Runs a git command that reads `stdin`, and returns its standard output.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git cannot be started or its exit code is not 0.
+    /// Returns the errors of [`Git::ask`].
     pub fn ask_with(&self, read: Read, args: &[&str], stdin: Stdin) -> Result<Vec<u8>, GitError> {
         let args = read.with(args);
         let answer = self.call(&args, stdin)?;
@@ -287,7 +279,7 @@ impl Git {
     /// exit code 1, which means that there is no output.
     ///
     /// # Errors
-    /// Returns a [`GitError`] if git cannot be started or its exit code is neither 0 nor 1.
+    /// Returns the errors of [`Git::ask`]. Exit code 1 is not an error.
     pub fn ask_if_any(
         &self,
         read: Read,

@@ -40,21 +40,13 @@ pub enum PushError {
     #[error(
         "cannot push to {remote}: {address} does not exist, is inside a project or is not a plain path"
     )]
-    Inside {
-        remote: String,
-        /// The remote's address.
-        address: String,
-    },
+    Inside { remote: String, address: String },
     /// The remote has several addresses, and git would push to each of them.
     #[error("cannot push to {remote}: it has several addresses, and runner pushes to one")]
     Several { remote: String },
     /// The temporary repository could not be created, written or removed.
     #[error("{path}: {source}")]
-    Folder {
-        path: PathBuf,
-        /// The operating system's error.
-        source: std::io::Error,
-    },
+    Folder { path: PathBuf, source: std::io::Error },
     /// Git failed, or the remote refused the push.
     #[error(transparent)]
     Git(#[from] GitError),
@@ -76,8 +68,9 @@ impl Git {
     /// variables.
     ///
     /// # Errors
-    /// Returns a [`PushError`] if the push fails, or if the temporary repository cannot be removed
-    /// or the remote-tracking branch cannot be updated after the push.
+    /// Returns a [`PushError`] if the branch was not pushed. Also returns a [`PushError`] if, after
+    /// the push, the temporary repository cannot be removed or the remote-tracking branch cannot be
+    /// updated.
     pub fn push(
         &self,
         folder: &Path,

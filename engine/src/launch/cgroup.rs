@@ -1,9 +1,8 @@
-//! Creates a control group for the child's processes. The group is killed as a whole, and no
-//! process can leave it.
+//! Creates a control group for the child's processes, so that they can be killed as a whole.
 //!
 //! The group is created beneath the launcher's own group in the cgroup v2 tree, wherever that tree
 //! is mounted, even alongside a cgroup v1 tree. Its name, `runner-<marker>.<pid>`, lets recovery
-//! find the group of a run. If the memory and process controllers are delegated, the kernel
+//! find a run's group. If the memory and process controllers are delegated, the kernel
 //! enforces the run's limits on the group. Otherwise, the group only keeps the processes together.
 //! If no group can be created, the applied sandbox reports which other mechanism kills the child's
 //! processes.
@@ -43,7 +42,7 @@ const DELEGATED: &str = "user.delegate";
 /// Maximum number of attempts to move all of a unit's processes. A process may start another one
 /// during an attempt.
 const MOVES: u32 = 20;
-/// Maximum search depth for groups. systemd's groups are six levels deep.
+/// Maximum search depth for groups.
 const DEEPEST: usize = 12;
 /// Time limit for a killed group to become empty.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -88,7 +87,7 @@ impl ControlGroup {
     /// process.
     ///
     /// # Errors
-    /// Returns an error if the group cannot contain processes or the program cannot be executed.
+    /// Returns an error if the group cannot contain processes or the program cannot be started.
     pub fn start(&self, command: &mut Command) -> Result<u32, StartError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = openat(CWD, &self.own, flags, Mode::empty())
@@ -136,7 +135,8 @@ impl ControlGroup {
     }
 
     /// Returns the processor time used by all processes in the group, including those that have
-    /// exited. The kernel counts it even without a delegated controller.
+    /// exited. The kernel counts it even without a delegated controller. Returns `None` if it
+    /// cannot be read.
     pub fn cpu_time(&self) -> Option<Duration> {
         let text = read_text_proc(self.own.join("cpu.stat")).ok()?;
         let used = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
@@ -156,7 +156,6 @@ impl ControlGroup {
         Ok(started)
     }
 
-    /// Kills all processes in the group.
     pub fn kill(&self) {
         let _ = fs::write(self.own.join("cgroup.kill"), "1");
     }
@@ -236,7 +235,7 @@ fn is_of_runner(unit: &Path) -> bool {
 }
 
 /// Moves a unit's processes into a subgroup, and enables the unit's controllers for the runs'
-/// groups. Returns whether both steps have succeeded.
+/// groups. Returns whether both steps succeeded.
 fn share_controllers(unit: &Path) -> bool {
     let available = read_text_proc(unit.join("cgroup.controllers")).unwrap_or_default();
     let wanted: Vec<String> = available
@@ -325,7 +324,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_empty_groups_of_ended_launchers_are_removed() {
+    fn only_abandoned_groups_are_removed() {
         let above = tempfile::tempdir().unwrap();
         // The number 5000001 exceeds the largest process id on Linux.
         let kept = [

@@ -40,7 +40,7 @@ impl Channel {
         Self { socket }
     }
 
-    /// Creates both ends of a socket. Children inherit neither.
+    /// Creates both ends of a socket. They are closed when a program is executed.
     pub fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;

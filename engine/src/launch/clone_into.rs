@@ -4,8 +4,8 @@
 //! process that is created in the group (`CLONE_INTO_CGROUP`, Linux 5.7) does not have to wait, but
 //! the standard library cannot create a process that way.
 //!
-//! This is the only module with unsafe code. It must never copy the process while it has more than
-//! one thread: only the calling thread is copied, so locks held by other threads would stay locked
+//! This is the only module with unsafe code. It must never copy a process that has more than one
+//! thread: only the calling thread is copied, so locks held by other threads would remain locked
 //! in the copy.
 
 #![allow(unsafe_code)]
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folder_that_is_no_group_is_refused() {
+    fn ordinary_folder_is_refused() {
         let folder = fs::File::open("/").unwrap();
         // SAFETY: the kernel refuses the folder before it creates a process.
         let copied = unsafe { copy_process(std::os::fd::AsFd::as_fd(&folder)) };
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn process_with_several_threads_is_not_copied() {
+    fn multithreaded_process_is_not_copied() {
         // The test harness has at least two threads.
         let folder = fs::File::open("/").unwrap();
         let started = start(&mut Command::new("true"), std::os::fd::AsFd::as_fd(&folder));

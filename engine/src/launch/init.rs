@@ -1,8 +1,8 @@
 //! Restricts and starts the program, and implements the first process inside a mount view.
 //!
 //! A thread applies Landlock, drops all capabilities, installs the system call filter, starts the
-//! program and exits. The program inherits the thread's restrictions. The rest of this process
-//! stays unrestricted so that it can wait for the program.
+//! program and exits. The program inherits the thread's restrictions. The rest of this process is
+//! not restricted, so that it can wait for the program.
 //!
 //! ```text
 //! plan ──check paths──> thread: Landlock, capabilities, seccomp, spawn ──> started
@@ -40,8 +40,8 @@ const PROXY_VARIABLES: [&str; 6] =
 pub(super) type Streams = [OwnedFd; 3];
 
 /// Starts the program with the remaining parts of the sandbox, waits for it, and returns this
-/// process's exit code. When this process exits, the kernel kills all other processes in its
-/// process namespace.
+/// process's exit code. When this process exits, the kernel kills all other processes in its PID
+/// namespace.
 pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>) -> i32 {
     let (Some(inside), Ok(streams)) = (&plan.inside, Streams::try_from(streams)) else {
         return super::BROKEN;

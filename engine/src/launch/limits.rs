@@ -19,12 +19,12 @@ pub(super) fn set(caps: &ResourceLimits) -> io::Result<()> {
     at_most(Resource::Core, 0)?;
     at_most(Resource::Fsize, caps.file_bytes)?;
     at_most(Resource::Nofile, caps.open_files)?;
-    // If this write is not permitted, the score stays unchanged.
+    // If this write is not permitted, the score does not change.
     let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     Ok(())
 }
 
-/// Lowers the soft and the hard limit to `most`. Limits that are already lower stay unchanged.
+/// Lowers the soft and the hard limit to `most`. Limits that are already lower do not change.
 fn at_most(resource: Resource, most: u64) -> io::Result<()> {
     let now = getrlimit(resource);
     let least = |limit: Option<u64>| Some(limit.map_or(most, |limit| limit.min(most)));

@@ -3,11 +3,11 @@
 //! Memory and tasks are sampled where no control group limits them. Where a control group limits
 //! the tasks, the monitor checks whether the kernel has refused to start one. The run then ends in
 //! the same way as when a sample exceeds a limit. The cost of a sample is proportional to the
-//! number of processes, so sampling takes at most a tenth of the time, except when a sample must be
-//! confirmed. Between two samples, a tree can exceed its limits unnoticed. The report contains the
-//! value of the sample that ended the run. Memory that several processes share is counted once if
-//! the kernel reports each process's share. Memory in unnamed files that a process has open or
-//! mapped is counted as well, and memory in sockets is estimated.
+//! number of processes. Sampling is therefore limited to a tenth of the time, except when a sample
+//! must be confirmed. Between two samples, a tree can exceed its limits unnoticed. The report
+//! contains the value of the sample that ended the run. Memory that several processes share is
+//! counted once if the kernel reports each process's share. Unnamed in-memory files that a process
+//! has open or mapped are counted as well, and memory in sockets is estimated.
 //!
 //! The control group counts processor time exactly, even without delegated controllers. Without a
 //! group, the time that a process used between its last sample and its exit is not counted if its
@@ -33,8 +33,8 @@ use crate::time::boot_time;
 const EVERY: Duration = Duration::from_millis(250);
 /// Delay before the sample that confirms that the memory limit is exceeded.
 const CONFIRM: Duration = Duration::from_millis(20);
-/// One in this many samples looks for in-memory files that processes map but do not hold open, and
-/// so does every sample that confirms an exceeded memory limit.
+/// One in this many samples also counts in-memory files that processes map but do not hold open. So
+/// does every sample that confirms an exceeded memory limit.
 const MAPPED: u32 = 8;
 /// Sampling takes at most `1 / SHARE` of the time, except when a sample must be confirmed.
 const SHARE: u32 = 10;
@@ -117,8 +117,8 @@ impl InSockets {
 }
 
 impl TreeMonitor {
-    /// Creates a monitor for all limits in `caps`. If they contain no memory limit, the limit is
-    /// three quarters of the machine's memory.
+    /// Creates a monitor for the limits on memory, tasks and processor time in `caps`. Without a
+    /// memory limit in `caps`, the limit is three quarters of the machine's memory.
     pub fn new(caps: &ResourceLimits) -> Self {
         Self {
             memory: caps.memory.or_else(default_memory),
@@ -133,7 +133,7 @@ impl TreeMonitor {
         }
     }
 
-    /// Returns the memory limit in bytes.
+    /// Returns the memory limit in bytes, or `None` if the monitor does not enforce one.
     pub fn memory(&self) -> Option<u64> {
         self.memory
     }
@@ -154,7 +154,7 @@ impl TreeMonitor {
             .then(|| self.next.saturating_sub(boot_time()))
     }
 
-    /// Takes a sample if it is due, and returns the limit that the tree exceeds.
+    /// Takes a sample if it is due, and returns the limit that the tree exceeds, if any.
     pub fn sample(&mut self, group: Option<&ControlGroup>) -> Option<Overuse> {
         let begun = boot_time();
         if begun < self.next {
@@ -204,10 +204,10 @@ impl TreeMonitor {
             true => UnnamedFiles::OpenAndMapped,
             false => UnnamedFiles::Open,
         };
-        // The first sum counts shared memory once for each process.
         let hidden = self.in_sockets.memory(&tree::sockets(&pids), boot_time(), || {
             meminfo("Shmem:").saturating_sub(in_memory_files(&pids, files))
         });
+        // This sum counts shared memory once for each process.
         let most = memory(&pids, files) + hidden;
         let seen = if most > limit { most.min(proportional(&pids, files) + hidden) } else { most };
         let confirmed = std::mem::replace(&mut self.suspect, seen > limit);
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_wait_in_a_socket_are_found() {
+    fn files_waiting_in_sockets_are_found() {
         use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let inode =

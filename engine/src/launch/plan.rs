@@ -18,7 +18,6 @@ use crate::sandbox::{AppliedSandbox, Overuse, RequestedHost, Sandbox, SandboxErr
 pub(crate) struct LaunchPlan {
     pub program: PathBuf,
     pub args: Vec<OsString>,
-    /// The program's working folder.
     pub cwd: PathBuf,
     /// The program's environment. The launcher adds the marker and, where they apply, `TMPDIR` and
     /// the proxy's variables.
@@ -39,9 +38,7 @@ pub(crate) struct ResolvedPaths {
 /// A report from the launcher.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum LaunchReport {
-    /// The program was started.
     Started(AppliedSandbox),
-    /// The program was not started.
     Refused(LaunchRefusal),
     /// The program has exited and its process tree is gone.
     Ended {
@@ -62,7 +59,7 @@ pub(crate) enum LaunchReport {
 pub(crate) enum LaunchRefusal {
     /// The sandbox could not be set up.
     Sandbox(String),
-    /// The system refused to start the program.
+    /// The system refused to start the program, with this error number.
     Spawn(i32),
     /// Another step failed.
     Other(String),

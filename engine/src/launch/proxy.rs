@@ -57,10 +57,10 @@ enum ProxyRequest {
     Other(String),
 }
 
-/// The pause after a connection could not be accepted.
+/// Delay before the next attempt after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Returns whether a later connection may be accepted.
+/// Returns whether a later attempt to accept a connection may succeed.
 fn is_temporary(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(
@@ -94,12 +94,11 @@ impl Proxy {
             loop {
                 let client = match listener.accept() {
                     Ok((client, _)) => client,
-                    // This process has no descriptors left, or the client has gone.
                     Err(error) if is_temporary(&error) => {
                         poll_within(&mut [], Some(PAUSE));
                         continue;
                     }
-                    // The child gets no more connections.
+                    // The child can open no more connections.
                     Err(_) => break,
                 };
                 let proxy = accepting.clone();

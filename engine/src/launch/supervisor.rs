@@ -1,5 +1,5 @@
-//! Implements the launch supervisor, which stays unrestricted outside the sandbox and is
-//! responsible for the process tree.
+//! Implements the launch supervisor, which runs outside the sandbox without restrictions and kills
+//! the process tree at the end.
 //!
 //! ```text
 //! plan ──> session, limits, subreaper, control group ──> sandbox ──> start ──> Started
@@ -56,7 +56,7 @@ pub(super) fn attend(channel: &Channel, plan: &LaunchPlan, streams: Vec<OwnedFd>
         Ok(supervisor) => supervisor,
         Err(refusal) => return refused(channel, refusal),
     };
-    let done = supervisor.raise_and_start().and_then(|()| supervisor.watch());
+    let done = supervisor.start_program().and_then(|()| supervisor.watch());
     let swept = supervisor.clear();
     supervisor.blockers = None;
     match done {
@@ -155,7 +155,7 @@ impl<'a> LaunchSupervisor<'a> {
     }
 
     /// Starts bubblewrap with a second launcher inside, or else the program directly.
-    fn raise_and_start(&mut self) -> Result<(), LaunchRefusal> {
+    fn start_program(&mut self) -> Result<(), LaunchRefusal> {
         let plan = self.plan;
         if !plan.sandbox.off
             && plan.sandbox.means != SandboxMechanism::Landlock
@@ -259,7 +259,7 @@ impl<'a> LaunchSupervisor<'a> {
             network: plan.sandbox.network,
         };
         let (ours, theirs) = Channel::pair().map_err(at("create a socket"))?;
-        let (said, says) = io::pipe().map_err(at("create a pipe"))?;
+        let (said, stderr) = io::pipe().map_err(at("create a pipe"))?;
         // This program's file is passed on as a descriptor, because another version may have
         // replaced the file at its path, and the path may not be visible inside the mount view.
         let exe = open_host("/proc/self/exe").map_err(at("open this program"))?;
@@ -277,7 +277,7 @@ impl<'a> LaunchSupervisor<'a> {
             .current_dir("/")
             .stdin(theirs)
             .stdout(Stdio::null())
-            .stderr(says)
+            .stderr(stderr)
             .process_group(0);
         // The kernel kills bubblewrap when the thread that started it exits. This thread exits only
         // with the process.
@@ -386,8 +386,8 @@ impl<'a> LaunchSupervisor<'a> {
         }
     }
 
-    /// Returns the limit that the tree had exceeded by the time the program exited, because the
-    /// samples may have missed this.
+    /// Returns the limit that the tree had exceeded by the time the program exited, if any. The
+    /// samples may have missed it.
     fn exceeded_at_end(&mut self) -> Option<Overuse> {
         let group = self.group.as_ref();
         if group.is_some_and(ControlGroup::ran_out_of_memory) {
@@ -457,7 +457,8 @@ impl<'a> LaunchSupervisor<'a> {
         let _ = self.channel.send(&LaunchReport::Started(containment), &[]);
     }
 
-    /// Returns the paths that must be readable regardless of their location.
+    /// Returns the paths that must be readable in the mount view even if they are in a private
+    /// folder.
     fn visible(&self) -> Vec<PathBuf> {
         let plan = self.plan;
         let mut visible = vec![plan.cwd.clone(), plan.program.clone()];

@@ -42,7 +42,6 @@ pub struct Policy {
     /// One-minute load average per core, in thousandths, above which the job waits. `None` sets no
     /// limit.
     pub max_load: Option<u32>,
-    /// The job's concurrency group.
     pub group: ConcurrencyGroup,
     /// The job's priority among waiting jobs. Higher values start first.
     pub priority: i32,
@@ -103,7 +102,6 @@ pub enum Overlap {
 /// Daily quiet hours in the job's time zone. If `from` is later than `to`, they span midnight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quiet {
-    /// The start of the quiet hours.
     pub from: Time,
     /// The end of the quiet hours, exclusive.
     pub to: Time,

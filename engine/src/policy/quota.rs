@@ -13,12 +13,11 @@ use jiff::{SignedDuration, Timestamp};
 use super::share;
 use crate::digest::Digest;
 
-/// Maximum wait for a reset time reported by the provider. No provider's limit lasts longer than a
-/// week.
+/// Maximum wait for a reset time reported by the provider. The longest known limit lasts a week.
 pub const LONGEST: SignedDuration = SignedDuration::from_hours(8 * 24);
 /// Period over which the next requests of jobs that are waiting for the same reset are spread.
 pub const SPREAD: SignedDuration = SignedDuration::from_secs(60);
-/// The first wait if the provider reported no usable time.
+/// The wait after the first refusal if the provider reported no usable time.
 pub const FIRST: SignedDuration = SignedDuration::from_mins(5);
 /// The longest wait if the provider reported no usable time.
 pub const SLOWEST: SignedDuration = SignedDuration::from_hours(4);

@@ -6,7 +6,7 @@
 //!
 //! A thread blocked in `poll(2)` watches the file descriptor, and a task awaits
 //! [`Cancel::cancelled`]; both observe the same token. A cancellation must never be undone. The
-//! token must never kill a process itself: the owner of the process does that.
+//! token must never kill a process itself: the process's owner does that.
 
 use std::future::poll_fn;
 use std::io;
@@ -30,7 +30,7 @@ pub struct Cancel {
 
 #[derive(Debug)]
 struct Shared {
-    /// A descriptor that becomes readable when the token is cancelled and stays readable, because
+    /// A descriptor that becomes readable when the token is cancelled and remains readable, because
     /// it is never read.
     raised: OwnedFd,
     state: Mutex<State>,
@@ -113,12 +113,12 @@ impl Cancel {
         }
     }
 
-    /// Returns whether the token was cancelled with [`Cancel::cancel_at_once`].
+    /// Returns whether the token, or the parent that cancelled it, was cancelled with
+    /// [`Cancel::cancel_at_once`].
     pub fn is_at_once(&self) -> bool {
         self.state().urgency == Urgency::AtOnce
     }
 
-    /// Returns whether the token is cancelled.
     pub fn is_cancelled(&self) -> bool {
         self.state().why.is_some()
     }
@@ -159,7 +159,7 @@ impl Cancel {
 }
 
 impl AsFd for Cancel {
-    /// Returns a descriptor that stays readable after the cancellation. It must only be polled,
+    /// Returns a descriptor that remains readable after the cancellation. It must only be polled,
     /// never read.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.shared.raised.as_fd()

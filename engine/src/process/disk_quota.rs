@@ -1,5 +1,5 @@
-//! Checks whether a child exceeds its folder's quota, periodically and after the child has exited,
-//! because the kernel has no per-folder quotas.
+//! Checks whether a child exceeds its folder's quota, periodically and after the child has exited.
+//! An unprivileged program cannot have the kernel enforce such a quota.
 //!
 //! Larger folders are checked less often, so that checks never take more than a twentieth of the
 //! time. Between two checks, a child can exceed the quota by as much as it writes in that time, but

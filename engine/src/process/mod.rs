@@ -51,9 +51,7 @@ pub struct Ended {
     pub stdout: Vec<u8>,
     /// The child's standard error, up to the cap.
     pub stderr: Vec<u8>,
-    /// Whether standard output was truncated.
     pub stdout_truncated: bool,
-    /// Whether standard error was truncated.
     pub stderr_truncated: bool,
     /// The time since boot at which the child started.
     pub started: Duration,
@@ -77,7 +75,7 @@ impl Ended {
         self.reason == Reason::Exited && (self.status == ExitStatus::Exit(0) || self.lingered)
     }
 
-    /// Returns how long the child ran.
+    /// Returns the time from the child's start to the end of the sweep.
     pub fn took(&self) -> Duration {
         self.ended.saturating_sub(self.started)
     }

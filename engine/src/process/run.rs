@@ -94,12 +94,12 @@ pub fn run(
     }
     let mut session = Session::new(spec, &mut owned, launcher, started).map_err(io("watch it"))?;
     session.watch(&mut owned, cancel, &mut alarm, on_output).map_err(io("watch it"))?;
-    let Session { supervisor, kept: [stdout, stderr], launcher, room, .. } = session;
+    let Session { supervisor, kept: [stdout, stderr], launcher, quota, .. } = session;
     if launcher.as_ref().is_some_and(|launcher| launcher.said.sandboxed_tree_ended()) {
         owned.exclude_others();
     }
     let mut killed = owned.kill_rest();
-    let filled = room.is_some_and(|room| room.is_over_at_end());
+    let filled = quota.is_some_and(|quota| quota.is_over_at_end());
     if let Some(launcher) = &launcher
         && launcher.said.status.is_none()
     {
@@ -319,7 +319,7 @@ struct Session<'a> {
     done: bool,
     chunk: Vec<u8>,
     launcher: Option<Launcher>,
-    room: Option<DiskQuota>,
+    quota: Option<DiskQuota>,
 }
 
 type Observer<'o> = &'o mut dyn FnMut(Stream, &[u8]) -> OutputVerdict;
@@ -358,7 +358,7 @@ impl<'a> Session<'a> {
             done: false,
             chunk: vec![0; CHUNK],
             launcher,
-            room: spec
+            quota: spec
                 .sandbox
                 .launched()
                 .and_then(|sandbox_start| sandbox_start.sandbox.quota.clone())
@@ -374,9 +374,9 @@ impl<'a> Session<'a> {
         on_output: Observer<'_>,
     ) -> io::Result<()> {
         while !self.done {
-            let look = self.room.as_ref().map(|room| room.next);
+            let check = self.quota.as_ref().map(|quota| quota.next);
             let deadline = self.supervisor.next_deadline();
-            alarm.set(deadline.into_iter().chain(look).min())?;
+            alarm.set(deadline.into_iter().chain(check).min())?;
             for ready in self.wait(cancel, alarm) {
                 match ready {
                     ReadySource::Output(stream) => {
@@ -392,7 +392,7 @@ impl<'a> Session<'a> {
                     }
                     ReadySource::Process => self.exited(owned, on_output)?,
                     ReadySource::Alarm => {
-                        if self.room.as_mut().is_some_and(DiskQuota::is_over) {
+                        if self.quota.as_mut().is_some_and(DiskQuota::is_over) {
                             self.send(SupervisorEvent::OverQuota, owned);
                         }
                         self.send(SupervisorEvent::Tick, owned);
@@ -473,8 +473,8 @@ impl<'a> Session<'a> {
         count
     }
 
-    /// Writes as much as the pipe accepts. It is not an error if a child does not read its input or
-    /// stops reading it.
+    /// Writes as much of the input as the pipe accepts. A child that does not read all of its input
+    /// causes no error.
     fn write(&mut self) {
         let Some((pipe, bytes)) = &mut self.input else {
             return;

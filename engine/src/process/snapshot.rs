@@ -42,7 +42,7 @@ impl Stat {
     }
 }
 
-/// Reads the current state of process `pid`.
+/// Reads the current state of process `pid`. Returns `None` if the process does not exist.
 pub(crate) fn stat(pid: u32) -> Option<Stat> {
     parse(&read_proc(format!("/proc/{pid}/stat")).ok()?)
 }
@@ -55,7 +55,8 @@ pub(super) fn everything() -> Snapshot {
 }
 
 /// Returns this process and all its descendants, including those that have exited but not been
-/// reaped. Where the kernel does not list children, the result also contains other processes.
+/// reaped. Returns all visible processes if the kernel does not list children, or if the tree
+/// changes during every read.
 pub(super) fn own_tree() -> Snapshot {
     let mut last = None;
     for _ in 0..WALKS {

@@ -31,12 +31,10 @@ pub struct ChildSpec {
     /// The program's arguments. They must never contain a secret, because every user of the host
     /// can read them.
     pub args: Vec<OsString>,
-    /// The program's working folder.
     pub cwd: PathBuf,
     /// The program's environment. `RUNNER_RUN` is added to it. The launcher also adds `TMPDIR` and
     /// the proxy's variables, where they apply.
     pub env: BTreeMap<String, String>,
-    /// The child's standard input.
     pub stdin: Stdin,
     /// The limits on the child's time and output.
     pub limits: Limits,
@@ -126,7 +124,7 @@ impl Default for Limits {
     }
 }
 
-/// Why no child was started.
+/// Why a child was not started, or could not be watched and was killed.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// The program does not exist.
@@ -139,18 +137,10 @@ pub enum SpawnError {
     },
     /// The program exists but cannot be run.
     #[error("cannot run {}: {why}", program.display())]
-    NotExecutable {
-        program: PathBuf,
-        /// Why the program cannot be run.
-        why: String,
-    },
+    NotExecutable { program: PathBuf, why: String },
     /// The working folder cannot be used.
     #[error("cannot start in {}: {why}", cwd.display())]
-    Cwd {
-        cwd: PathBuf,
-        /// Why the folder cannot be used.
-        why: String,
-    },
+    Cwd { cwd: PathBuf, why: String },
     /// The program's sandbox could not be set up.
     #[error("cannot sandbox {}: {why}", program.display())]
     Sandbox {
@@ -160,17 +150,13 @@ pub enum SpawnError {
     },
     /// The run was cancelled before the child started.
     #[error("cancelled before the start: {why}")]
-    Cancelled {
-        /// The reason for the cancellation.
-        why: String,
-    },
+    Cancelled { why: String },
     /// The operating system refused an operation that is needed to start or watch the program.
     #[error("cannot start {}: cannot {what}", program.display())]
     Io {
         program: PathBuf,
         /// The step that failed.
         what: &'static str,
-        /// The operating system's error.
         source: io::Error,
     },
 }
@@ -181,10 +167,10 @@ impl std::fmt::Display for ProgramSearch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.0 {
             [] => f.write_str("(the child's PATH is empty)"),
-            many if many.len() > 3 => write!(f, "(looked in the {} folders of PATH)", many.len()),
+            many if many.len() > 3 => write!(f, "(searched the {} folders of PATH)", many.len()),
             folders => {
                 let folders: Vec<_> = folders.iter().map(|path| path.to_string_lossy()).collect();
-                write!(f, "(looked in {})", folders.join(", "))
+                write!(f, "(searched {})", folders.join(", "))
             }
         }
     }

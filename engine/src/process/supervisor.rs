@@ -357,7 +357,7 @@ mod tests {
 
         let mut child = supervisor();
         assert_eq!(child.handle(output(1), at(10)), []);
-        // After a suspend, both deadlines have passed. The earlier one is the reason.
+        // After a suspend, both deadlines have passed. The idle deadline is the reason.
         assert_eq!(child.handle(SupervisorEvent::Tick, at(5_000)), [SupervisorEffect::Terminate]);
         assert_eq!(child.reason(), Reason::IdleDeadline);
     }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn event_order_preserves_reason_and_single_finish() {
+    fn supervisor_finishes_once_with_first_reason() {
         // For every sequence of five events, the supervisor finishes at most once and has a next
         // deadline until it finishes. Once the reason is not `Exited`, it never changes.
         let events = [

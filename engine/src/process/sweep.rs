@@ -7,7 +7,7 @@
 //!
 //! The processes of a tree are found in four ways: by the child's process group, by descent from
 //! the child, by the marker in their environment, and by adoption. A process that loses its parent
-//! is adopted by this subreaper. The child itself stays a zombie until the group is dead, so that
+//! is adopted by this subreaper. The child itself remains a zombie until the group is dead, so that
 //! its process id cannot identify another group.
 //!
 //! This module must never reap a child that another part of this process is waiting for. It reaps
@@ -163,8 +163,8 @@ impl Owned {
             children.remove(&pid);
             return Killed { count: 0, survivors: 0 };
         }
-        // If a listing of all processes contains none to kill, the sweep lists only this process's
-        // descendants, because no descendant can be missing from the lists of children.
+        // If a listing of all processes contained none to kill, the sweep lists only this process's
+        // descendants.
         let list = match (self.kill_listed().alive, self.extent) {
             (1.., TreeExtent::Any) => everything,
             _ => own_tree,
@@ -234,7 +234,7 @@ enum ProcessOwnership {
 }
 
 impl ProcessScope {
-    /// Determines from its marker, `found`, whether a process belongs to the child with the marker
+    /// Determines whether a process with the marker `found` belongs to the child with the marker
     /// `ours`. A process belongs to the child with the longest matching marker. A process that
     /// matches two children equally is left to the child that exits last.
     fn whose(&self, found: Option<Vec<u8>>, ours: &str) -> ProcessOwnership {
@@ -276,8 +276,8 @@ fn reap_adopted(children: &BTreeMap<u32, String>) {
     }
 }
 
-/// Returns this process's group, or 0 if the group was created outside this process namespace. In
-/// that case, the kernel also reports 0 for every other process of the group.
+/// Returns this process's group, or 0 if the group was created outside this PID namespace. In that
+/// case, the kernel also reports 0 for every other process of the group.
 fn own_group() -> u32 {
     // `getpgrp` cannot represent a group id that is not visible here.
     tree::stat(std::process::id()).map_or(0, |stat| stat.group)

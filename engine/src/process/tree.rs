@@ -1,4 +1,4 @@
-//! Reads running processes from `/proc` and kills the process tree of a dead run.
+//! Reads running processes from `/proc`, and kills process trees.
 //!
 //! A process is identified by its number *and* its start time, because numbers are reused. A signal
 //! goes through a pidfd that was opened before the start time was checked, so it can only reach the
@@ -126,7 +126,7 @@ pub(crate) fn unnamed_files(
 }
 
 /// Returns the sockets that these processes hold open, by inode. The value is the number of files
-/// waiting in the socket to be received. Kernels before 5.6 do not report this number.
+/// waiting in the socket to be received, or 0 if the kernel does not report it (before Linux 5.6).
 pub(crate) fn sockets(pids: &[u32]) -> BTreeMap<u64, u64> {
     let open = pids.iter().flat_map(|pid| descriptors(*pid));
     let sockets = open.filter_map(|file| {
@@ -162,8 +162,8 @@ pub(crate) fn kill_descendants() -> Killed {
     sweep(&mut BTreeSet::new(), own_tree, descendants)
 }
 
-/// Returns how many living processes other than this process are visible. Used by the first process
-/// of a namespace.
+/// Returns how many living processes other than this process are visible. In the first process of
+/// a PID namespace, these are the namespace's other processes.
 pub(crate) fn others_alive() -> usize {
     let me = std::process::id();
     let all = everything();
@@ -199,7 +199,8 @@ pub(super) fn belongs(found: &[u8], marker: &str) -> bool {
     }
 }
 
-/// Returns the value of `RUNNER_RUN` that process `pid` was started with.
+/// Returns the value of `RUNNER_RUN` that process `pid` was started with. Returns `None` if the
+/// process has no such variable or its environment cannot be read.
 pub(super) fn marker_of(pid: u32) -> Option<Vec<u8>> {
     let mut environ = environ(pid)?;
     let end = boot_time() + EXEC_LIMIT;
@@ -404,7 +405,7 @@ mod tests {
 
     /// Waits until the process runs its own program. The parent may be notified of the start while
     /// the new process is still running the parent's program.
-    fn becomes_its_program(pid: u32) {
+    fn wait_for_program(pid: u32) {
         let ours = fs::read_link("/proc/self/exe").unwrap();
         while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
             std::thread::yield_now();
@@ -415,11 +416,11 @@ mod tests {
     #[test]
     fn new_process_exposes_its_marker() {
         for number in 0..300 {
-            let marker = format!("test-first-moment-{}-{number}", std::process::id());
+            let marker = format!("test-new-process-{}-{number}", std::process::id());
             let mut child = std::process::Command::new("/bin/sh");
             child.args(["-c", "read line"]).env(MARKER_VARIABLE, &marker);
             let mut child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
-            becomes_its_program(child.id());
+            wait_for_program(child.id());
             let found = marker_of(child.id());
             drop(child.stdin.take());
             child.wait().unwrap();

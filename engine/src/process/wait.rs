@@ -1,8 +1,8 @@
 //! Waits on file descriptors. The process modules wait in no other way.
 //!
-//! An [`Alarm`] is a timer on the boot-time clock, so that a deadline that passes during suspend
-//! takes effect at once on resume; the timeout of `poll` does not include suspended time. This
-//! module must never spin, and never sleep for a guessed time.
+//! An [`Alarm`] is a timer on the boot-time clock. A deadline that passes while the host is
+//! suspended therefore takes effect immediately on resume. The timeout of `poll` does not include
+//! suspended time. This module must never spin, and never sleep for a guessed time.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

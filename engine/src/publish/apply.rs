@@ -237,7 +237,7 @@ impl<Fs: PublishFs> Publisher<'_, Fs> {
             return Ok(());
         }
         match self.fs.rename_noreplace(aside, &entry.target) {
-            // Another program has recreated the target, so both files stay where they are.
+            // Another program has recreated the target, so neither file is moved.
             Err(error) if error.is_taken() => {}
             Err(error) if error.is_unsupported() => {
                 if self.fs.inspect(&entry.target)? == PathState::Absent {

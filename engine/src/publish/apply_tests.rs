@@ -258,7 +258,7 @@ fn races_with_other_programs_lose_nothing() {
         (Entry::Replace, Exchange, missing, deletes, End::Conflict(PathState::Absent), None),
         (Entry::Replaced, SyncFile, missing, deletes, End::Conflict(PathState::Absent), None),
         (Entry::Remove, RenameNoreplace, missing, deletes, End::Done, None),
-        // The file that was moved away stays in staging, because its name is taken again.
+        // The file that was moved away remains in staging, because its name is taken again.
         (
             Entry::Removed,
             RenameNoreplace,
@@ -293,7 +293,7 @@ fn foreign_file_in_staging_is_kept() {
 }
 
 #[test]
-fn file_that_cannot_be_synced_leaves_its_name_free() {
+fn failed_sync_frees_the_staged_name() {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("d")).unwrap();
     let disk = RealFs::open(folder.path()).unwrap();

@@ -62,7 +62,6 @@ pub struct Manifest {
 #[error("the publication's entry for {target} {why}")]
 pub struct BadManifest {
     pub target: RelPath,
-    /// Why the entry is invalid.
     pub why: &'static str,
 }
 
@@ -88,7 +87,7 @@ impl Manifest {
                 return refuse("is neither a put nor a removal");
             }
             if entry.target.is_within(&self.staging) || self.staging.is_within(&entry.target) {
-                return refuse("is in the staging folder");
+                return refuse("overlaps the staging folder");
             }
             if let Some(staged) = &entry.staged
                 && *staged != self.staged_name(index)

@@ -63,7 +63,6 @@ use injected_faults::injected;
      content"
 )]
 pub struct Conflict {
-    /// The path of the target.
     pub target: RelPath,
     /// The target's content, or the type of the entry at its path.
     pub found: PathState,
@@ -86,7 +85,6 @@ pub enum PublishError {
     Staged {
         /// The target for which the file was staged.
         target: RelPath,
-        /// The path of the staged file.
         staged: RelPath,
         /// The state of the staged file.
         found: PathState,

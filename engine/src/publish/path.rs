@@ -24,7 +24,6 @@ pub struct RelPath(String);
 #[error("{path:?} is not a valid relative path: {why}")]
 pub struct BadPath {
     pub path: String,
-    /// Why the path is invalid.
     pub why: &'static str,
 }
 

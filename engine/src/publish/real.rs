@@ -155,7 +155,8 @@ impl RealFs {
         }))
     }
 
-    /// Sets the modification time of a file durably, in nanoseconds since the Unix epoch.
+    /// Sets a file's modification time durably. `nanos` is the time in nanoseconds since the Unix
+    /// epoch.
     ///
     /// # Errors
     /// Returns an error if the file does not exist, is not a regular file, or belongs to another

@@ -1,7 +1,7 @@
 //! The mount view of the sandbox, built as an argument vector for bubblewrap.
 //!
 //! The child sees the host's files read-only. It has a private `/dev`, `/proc`, `/run` and `/tmp`,
-//! a private process namespace, and no capabilities. Writable paths are bound a second time as
+//! a private PID namespace, and no capabilities. Writable paths are bound a second time as
 //! writable; protected paths are bound over them as read-only. Every folder between a writable path
 //! and a protected path is bound onto itself: a mount point cannot be renamed, so no other folder
 //! can take its place.
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use super::private_git::Cover;
 use super::resolve::{ResolvedPath, ResolvedSandbox, on_the_way, within_any};
 
-/// The paths where [`find`] looks for bubblewrap. `PATH` is never searched, because it may contain
+/// The paths at which bubblewrap may be installed. `PATH` is never searched, because it may contain
 /// folders that other users or agents can write to.
 const PLACES: [&str; 3] = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap"];
 
@@ -42,8 +42,8 @@ pub struct MountView<'a> {
     /// The folder that becomes the child's `/tmp`. If there is none, an empty in-memory folder is
     /// used.
     pub temp: Option<&'a Path>,
-    /// Paths that must be readable even if they are in a private folder: the program, its working
-    /// directory and its home.
+    /// Paths that must be readable even if they are in a private folder: the program, its folder,
+    /// its working folder and its home.
     pub visible: &'a [PathBuf],
     /// The sockets of other programs, which are covered where they would be visible.
     pub sockets: &'a BTreeSet<PathBuf>,
@@ -58,8 +58,7 @@ pub fn shared_memory(temp: &Path) -> PathBuf {
 }
 
 impl MountView<'_> {
-    /// Returns whether a host path appears at the same path in the view, because it is not in a
-    /// folder that is hidden, private or replaced.
+    /// Returns whether the view shows a host path at the same path.
     fn shows(&self, path: &Path) -> bool {
         let within = |places: &[ResolvedPath]| within_any(path, places);
         let private = ["/dev", "/proc"].iter().chain(&PRIVATE);

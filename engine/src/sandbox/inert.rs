@@ -7,8 +7,8 @@
 //! only beneath the folders in [`Inert::write`]. A system call filter refuses new processes and
 //! sockets. If the kernel does not support Landlock, only the filter applies.
 //!
-//! This module must never start a job's program, which always goes through the launcher. It must
-//! never fall back to an unrestricted start: a restriction that fails is an error.
+//! This module must never start a job's program, which only the launcher may start. It must never
+//! fall back to an unrestricted start: a restriction that fails is an error.
 
 use std::fs;
 use std::io::{self, Read as _};

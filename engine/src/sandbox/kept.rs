@@ -41,7 +41,7 @@ enum Identity {
     },
 }
 
-/// Records the identity of each path, and copies each file to `folder`.
+/// Records the identity of each path, and copies each readable file of at most 64 MiB to `folder`.
 ///
 /// # Errors
 /// Returns an error if a copy cannot be written.

@@ -125,7 +125,7 @@ fn enforce(set: RulesetCreated, abi: ABI) -> Result<u32, SandboxError> {
 ///
 /// # Errors
 /// Returns [`SandboxError::Nothing`] if the kernel does not support ABI 3, and
-/// [`SandboxError::Kernel`] if the restrictions are not fully enforced.
+/// [`SandboxError::Kernel`] if the restrictions cannot be created or are not fully enforced.
 pub fn restrict(wanted: &LandlockRules<'_>) -> Result<u32, SandboxError> {
     let abi = required()?;
     let ports = if wanted.network { BitFlags::EMPTY } else { AccessNet::from_all(abi) };

@@ -16,10 +16,10 @@
 //! cannot revoke any of them. To protect a path inside a writable folder, each of its siblings must
 //! be granted rights separately, in which case no new file can be created next to it. A mount can
 //! cover the protected path instead, and even a missing path once a placeholder exists there, so
-//! with bubblewrap the folder stays usable. Landlock does not control changes to modes, owners,
-//! times and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses the
-//! changes. An empty `/run` and a mount over each other socket hide the sockets. The sandbox level
-//! is therefore `full` with bubblewrap and `files-only` without it.
+//! with bubblewrap the folder is usable. Landlock does not control changes to modes, owners,
+//! times and attributes, nor, below ABI 9, sockets with a path. A read-only mount refuses such
+//! changes. An empty `/run` hides the sockets in it, and a mount over each socket elsewhere hides
+//! that socket. The sandbox level is therefore `full` with bubblewrap and `files-only` without it.
 
 pub mod bwrap;
 pub mod inert;
@@ -57,8 +57,8 @@ pub struct SandboxedStart {
 /// could create the link could choose which file the next child gets access to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sandbox {
-    /// `sandbox = "off"` is set in the configuration: there is no sandbox at all, and every report
-    /// notes this.
+    /// Whether `sandbox = "off"` is set in the configuration. The child then runs without a
+    /// sandbox, and every report notes this.
     pub off: bool,
     /// Files that the child may write, and folders beneath which it may write. Missing paths are
     /// not created.
@@ -70,8 +70,8 @@ pub struct Sandbox {
     pub own: Vec<PathBuf>,
     /// The private git directory of a child that may commit.
     pub git: Option<Box<PrivateGit>>,
-    /// Paths that must be hidden from the child: it can neither read them, write them nor connect
-    /// to them. Paths beneath them that are listed in `write` are exempt.
+    /// Paths that must be hidden from the child, which cannot read, write or connect to them. Paths
+    /// beneath them that are listed in `write` are exempt.
     pub hide: Vec<PathBuf>,
     /// Paths beneath `hide` that the child may still read. They are read-only.
     pub show: Vec<PathBuf>,
@@ -110,7 +110,7 @@ pub struct ResourceLimits {
     /// Maximum size of a file that the child writes, in bytes. Default: 1 GiB.
     pub file_bytes: u64,
     /// Maximum number of open descriptors for each of the child's processes. Default: 4096. A lower
-    /// limit of the host stays in effect.
+    /// limit on the host takes precedence.
     pub open_files: u64,
     /// Maximum memory of the child's process tree, in bytes. Default: three quarters of the
     /// machine's memory.
@@ -143,7 +143,6 @@ impl ResourceLimits {
 pub struct AppliedLimit {
     /// The resource and the limit's value, for example `memory 200 MB`.
     pub limit: String,
-    /// The mechanism that enforces the limit.
     pub by: LimitControl,
 }
 
@@ -253,7 +252,7 @@ impl Sandbox {
 pub enum TreeControl {
     /// The child has its own control group, which is killed as a whole.
     Cgroup,
-    /// The child has its own process namespace, which ends with its first process.
+    /// The child has its own PID namespace, which ends with its first process.
     Namespace,
     /// A process whose parent dies is reparented to the launcher, which kills it.
     Subreaper,
@@ -265,7 +264,7 @@ pub enum TreeControl {
 #[derive(strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum LimitControl {
-    /// The kernel enforces it for the child's control group.
+    /// The kernel enforces the limit on the child's control group.
     Cgroup,
     /// The launcher samples the process tree, and kills it if it exceeds the limit. Between two
     /// samples, the tree can exceed the limit.
@@ -336,7 +335,7 @@ fn level_of(bubblewrap: Option<&Path>, landlock: bool) -> Available {
 pub struct AppliedSandbox {
     pub tree: TreeControl,
     pub sandbox: SandboxLevel,
-    /// The mechanisms of the sandbox, with their versions: `landlock 7`, `bubblewrap`, `seccomp`.
+    /// The mechanisms of the sandbox, such as `bubblewrap`, `landlock 7` and `seccomp`.
     pub made_of: Vec<String>,
     pub network: bool,
     /// The only hosts that the child could reach while `network` is false, as `host:port`.
@@ -354,7 +353,6 @@ pub struct RequestedHost {
     pub host: String,
     /// Whether the job lists the host.
     pub allowed: bool,
-    /// The number of requests.
     pub count: u64,
 }
 
@@ -434,11 +432,7 @@ impl fmt::Display for AppliedSandbox {
 pub enum SandboxError {
     /// One of the sandbox's paths is invalid.
     #[error("{}: {why}", path.display())]
-    Path {
-        path: PathBuf,
-        /// Why the path is invalid.
-        why: String,
-    },
+    Path { path: PathBuf, why: String },
     /// The host has no usable sandbox mechanism.
     #[error(
         "this host has no usable sandbox: {why}; install bubblewrap, use a kernel with Landlock (6.2 or later), or set sandbox = \"off\""

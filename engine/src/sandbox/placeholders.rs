@@ -1,8 +1,8 @@
 //! Placeholders for protected paths that do not exist while a child runs.
 //!
 //! A mount needs an existing mount point. The launcher therefore creates an empty folder at the
-//! missing path. Git does not see the folder, and the child cannot fill it, because it is mounted
-//! read-only for the child.
+//! missing path. Git ignores empty folders, and the child cannot fill this one, because it is
+//! mounted read-only for the child.
 //!
 //! ```text
 //!           create (first)                  create (again)

@@ -1,6 +1,6 @@
 //! A child's private git directory: the paths that it replaces, as plain data.
 //!
-//! `git::private` creates it, and imports the child's commits into the project.
+//! `git::private` creates the directory, and imports the child's commits into the project.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{beneath, create_new};
 
-/// The folder in a private git directory at which the project's objects are mounted. Git LFS looks
-/// for its files next to a borrowed object folder, so the objects are one level deeper.
+/// The folder in a private git directory in which the project's objects are mounted. Git LFS
+/// searches for its files next to a borrowed object folder, so the objects are one level deeper.
 pub(crate) const BORROWED: &str = "borrowed";
 
 /// The private git directory of a child, and the paths that it replaces.

@@ -17,8 +17,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::process::wait::poll_within;
 
-/// Time limit for the probe. It normally takes milliseconds, and takes longer only if the machine
-/// is overloaded.
+/// Time limit for the probe, which normally takes milliseconds.
 const LONGEST: Duration = Duration::from_secs(5);
 /// Maximum number of bytes of bubblewrap's error output to include in a report.
 const LONGEST_ERROR: u64 = 400;

@@ -15,11 +15,11 @@
 //! - setting the setuid bit of a file, through which another user could act as this one;
 //! - sockets of all but the common families.
 //!
-//! If no mount view hides sockets with a path, the filter refuses all of these sockets except
-//! socket pairs other than datagram pairs. It then also refuses System V shared memory, queues and
-//! semaphores, which are shared with other programs and outlive a run. Under a mount view, the
-//! child has its own, and the filter refuses only large segments, whose memory a sample does not
-//! count.
+//! Without a mount view, which would hide the sockets of other programs, the filter refuses all
+//! Unix sockets except stream and sequenced-packet pairs. It then also refuses System V shared
+//! memory, queues and semaphores, which are shared with other programs and outlive a run. Under a
+//! mount view, the child has its own, and the filter refuses only large segments, whose memory a
+//! sample does not count.
 //!
 //! A call for another architecture kills the caller. Every other refused call returns an error, so
 //! that a program that merely tries the call can continue.
@@ -40,7 +40,7 @@ use super::SandboxError;
 pub struct SyscallRules {
     /// Whether internet sockets are allowed.
     pub network: bool,
-    /// Whether sockets with a path and System V IPC are allowed. They are safe only under a mount
+    /// Whether all Unix sockets and System V IPC are allowed. They are safe only under a mount
     /// view, which hides the sockets of other programs and has its own IPC namespace.
     pub sockets: bool,
     /// Whether new processes may be started. Threads are always allowed.
@@ -158,7 +158,7 @@ const CLONE_FILES: u64 = 0x0000_0400;
 /// redirect the console or take over a terminal.
 const TERMINAL: [u64; 4] = [0x5412, 0x541c, 0x541d, 0x540e];
 
-/// Installs the filter on this thread, so that it also applies to every process that the thread
+/// Installs the filter on this thread. The filter also applies to every process that the thread
 /// starts.
 ///
 /// # Errors
@@ -186,7 +186,7 @@ fn programs(wanted: SyscallRules) -> Result<Vec<BpfProgram>, seccompiler::Error>
     // checks.
     clones.push(when(0, SeccompCmpOp::MaskedEq(CLONE_THREAD | CLONE_FILES), CLONE_THREAD)?);
     if !wanted.processes {
-        // `CLONE_VFORK` must stay allowed, because starting the program itself uses it.
+        // `CLONE_VFORK` must be allowed, because starting the program itself uses it.
         let either = CLONE_THREAD | CLONE_VFORK;
         clones.push(when(0, SeccompCmpOp::MaskedEq(either), 0)?);
         #[cfg(target_arch = "x86_64")]

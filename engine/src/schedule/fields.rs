@@ -157,7 +157,7 @@ fn item(kind: FieldKind, part: &str) -> Result<FieldItem, String> {
             (_, Some((from, to))) => range(kind, from, to, step),
             _ => Err(format!(
                 "a step needs * or a range before it, like {values}-{}/{step}",
-                kind.bounds().1
+                kind.limits().1
             )),
         };
     }
@@ -205,7 +205,7 @@ fn range(kind: FieldKind, from: &str, to: &str, step: u16) -> Result<FieldItem, 
 }
 
 fn value(kind: FieldKind, text: &str) -> Result<u16, String> {
-    let (low, high) = kind.bounds();
+    let (low, high) = kind.limits();
     let named = |names: &[&str]| {
         let at = names.iter().position(|name| *name == text)?;
         u16::try_from(at).ok().map(|at| at + low)
@@ -230,7 +230,7 @@ fn number(text: &str) -> Option<u16> {
 }
 
 impl FieldKind {
-    pub(super) fn bounds(self) -> (u16, u16) {
+    pub(super) fn limits(self) -> (u16, u16) {
         match self {
             Self::Minute => (0, 59),
             Self::Hour => (0, 23),

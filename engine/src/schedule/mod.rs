@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use cron::{BadCron, Cron};
 use occurrences::{DailyTime, ScheduledTimes};
 
-/// Maximum delay of a start that is on time. Host timers fire every 15 minutes.
+/// Maximum delay at which a start is still on time. Host timers fire every 15 minutes.
 pub const ON_TIME: SignedDuration = SignedDuration::from_mins(20);
 
 /// The condition that makes a job due.

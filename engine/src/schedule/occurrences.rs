@@ -64,8 +64,8 @@ impl ScheduledTimes<'_> {
     pub(super) fn newest(&self, after: Timestamp, until: Timestamp, most: usize) -> Vec<Timestamp> {
         let mut span =
             SignedDuration::from_mins(i64::try_from(most).unwrap_or(i64::MAX).min(1 << 20));
-        // The span doubles until it contains enough scheduled times. For a trigger that is due at
-        // most once a minute, the search therefore covers at most about twice as many as wanted.
+        // The span doubles until it contains enough scheduled times, so that the search below need
+        // not start at a distant `after`.
         let from = loop {
             let from = until.checked_sub(span).unwrap_or(after).max(after);
             if from == after || self.count(from, until) >= most as u64 {

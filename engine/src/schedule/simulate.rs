@@ -44,7 +44,6 @@ pub struct SimulatedEvent {
     pub job: String,
     /// The scheduled time, or the first scheduled time of a missed stretch.
     pub due: Timestamp,
-    /// The result for the scheduled times.
     pub fate: Fate,
 }
 

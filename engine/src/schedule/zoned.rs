@@ -78,8 +78,8 @@ pub(super) fn next_elapsed(
         };
         // The clock changes before this time. The search therefore restarts from the civil time
         // after the change, which may itself be due. A fold repeats only times that were shown
-        // shortly before it, so distant transitions are skipped until shortly before the time that
-        // was found.
+        // shortly before it. If the time that was found is far away, the search therefore skips
+        // the transitions until shortly before that time.
         let passed = passed.timestamp();
         let far = passed.duration_since(after) > REACH && at.duration_since(passed) > REACH + REACH;
         let from = if far { at.checked_sub(REACH).ok()? } else { passed };

@@ -75,7 +75,7 @@ impl Admitted {
     pub fn manual(&self) -> bool {
         self.manual
     }
-    /// Returns the run's fence, which every later commit requires.
+    /// Returns the run's fence, which the commits of its publication and its outcome require.
     pub fn fence(&self) -> Fence {
         self.fence
     }
@@ -103,7 +103,7 @@ impl Admitted {
 
 impl Store {
     /// Decides whether a requested run may start, and records the decision. The caller must hold
-    /// the deciding lock.
+    /// the deciding lock of the run's job.
     ///
     /// # Errors
     /// Returns [`StoreError::NotFound`](super::StoreError::NotFound) if the run is not in the
@@ -159,8 +159,8 @@ impl Store {
 /// limits the time.
 pub(super) fn timed(mut want: Budget, total: Duration, levels: &[BudgetLevel]) -> Budget {
     let total = total.as_secs() + u64::from(total.subsec_nanos() > 0);
-    let bounded = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;
-    if !levels.iter().any(bounded) {
+    let limits_time = |level: &BudgetLevel| level.cap.seconds.is_some() || level.level == PARENT;
+    if !levels.iter().any(limits_time) {
         want.seconds = want.seconds.or(Some(total));
     }
     want

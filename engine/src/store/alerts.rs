@@ -88,8 +88,8 @@ pub struct FoundProblem {
     /// ([`Store::job_of_events`]).
     pub job: JobId,
     pub project: ProjectId,
-    /// The time at which the latest part of the problem began, for example when the latest host
-    /// became silent.
+    /// The time at which the most recent part of the problem began, for example the last time at
+    /// which a host became silent.
     pub since: Timestamp,
     /// Describes the hosts or the events.
     pub why: String,
@@ -121,7 +121,7 @@ impl Store {
     }
 
     /// Applies the news of these projects to their alerts and deletes the news. Returns the number
-    /// of deleted rows.
+    /// of deleted news rows.
     pub fn digest(
         &mut self,
         rules: &BTreeMap<ProjectId, AlertRules>,
@@ -140,9 +140,9 @@ impl Store {
         })
     }
 
-    /// Adds a news row for a run that was deferred because of a problem that the user must fix,
-    /// after several such deferrals in a row. The run's occurrence is still open. Does nothing if
-    /// the occurrence already has a news row.
+    /// Adds a news row for a run that was deferred because of a problem that the user must fix. The
+    /// caller decides after how many such deferrals in a row this is necessary. Does nothing if the
+    /// run's occurrence already has a news row.
     pub fn note_blocked(&mut self, run: &RunId) -> Result<()> {
         let sql = "INSERT INTO news (occurrence, run)
                    SELECT occurrence, id FROM runs r WHERE id = ?1 AND NOT EXISTS
@@ -151,8 +151,8 @@ impl Store {
     }
 
     /// Raises alerts for scheduled jobs that have not succeeded within the time allowed by their
-    /// project's rules, and returns these jobs. Watching starts when a call finds the job enabled
-    /// and not paused. A job that is enabled after having been disabled for a year is therefore not
+    /// project's rules, and returns these jobs. Watching starts when a call finds the job enabled,
+    /// scheduled and not paused. Therefore, a job that is enabled again after a year is not
     /// immediately stale.
     pub fn watch(
         &mut self,
@@ -196,8 +196,8 @@ impl Store {
         })
     }
 
-    /// Raises or continues the alerts for the problems in `found`, whose `kind` does not concern
-    /// runs. Ends the open alerts of this kind for all other jobs.
+    /// Raises or continues the alerts for the problems in `found`, which are of the kind `kind` and
+    /// do not concern runs. Ends the open alerts of this kind for all other jobs.
     pub fn watch_problems(
         &mut self,
         kind: AlertKind,
@@ -341,7 +341,7 @@ struct NewsItem {
     job: JobId,
     run: Option<RunId>,
     manual: bool,
-    /// Whether the job's schedule may start it. Jobs for manual edits have no schedule.
+    /// Whether schedules may start the job. Jobs for manual edits are disabled.
     enabled: bool,
     outcome: Outcome,
 }
@@ -414,7 +414,7 @@ fn digest(
     for act in decide(&open(tx, item.job)?, news, rules, now) {
         over.extend(carry_out(tx, act, &reported, rules, now)?);
     }
-    // One message reports all alerts that end with this row.
+    // One message per channel reports all alerts that end with this row.
     messages::recovered(tx, &over, &rules.channels, now)
 }
 

@@ -29,9 +29,10 @@ pub struct BackupCopy {
 /// Checks that a copy is an intact database in a known format, and returns its properties.
 ///
 /// # Errors
-/// Returns [`StoreError::NoBackup`] if the copy is missing or not a file, [`StoreError::Damaged`]
-/// if it is not an intact database, [`StoreError::Newer`] or [`StoreError::Stranger`] if its format
-/// is unknown, or another [`StoreError`] if SQLite cannot read it.
+/// Returns [`StoreError::NoBackup`] if the copy is inaccessible or not a file,
+/// [`StoreError::Damaged`] if it is not an intact database, [`StoreError::Newer`] or
+/// [`StoreError::Stranger`] if its format is unknown, or another [`StoreError`] if SQLite cannot
+/// read it.
 pub fn inspect_copy(path: &Path) -> Result<BackupCopy> {
     let cannot =
         |error: io::Error| StoreError::NoBackup { path: path.to_owned(), why: error.to_string() };
@@ -53,7 +54,8 @@ impl Store {
     ///
     /// # Errors
     /// Returns [`StoreError::CannotWrite`] if the copy cannot be written or `target` already
-    /// exists. If the database is damaged, returns [`StoreError::Damaged`] and keeps no copy.
+    /// exists, [`StoreError::Damaged`] if the database is damaged, in which case no copy is kept,
+    /// or another [`StoreError`].
     pub fn backup(&mut self, target: &Path, now: Timestamp) -> Result<BackupCopy> {
         let cannot = cannot_write(target);
         if target.symlink_metadata().is_ok() {

@@ -20,8 +20,10 @@ pub struct Change {
     /// `run`, `job`, `night`, `alert`, `grant`, `pause` or `event`.
     pub kind: String,
     /// The id or name of the changed item. For an event, this is the id of the event's run, if any.
+    /// For a grant, it is the kind of budget level.
     pub subject: String,
-    /// The item's state after the change, such as `running` or `succeeded`, or the event's kind.
+    /// The item's state after the change, such as `running`, or the kind of change, such as
+    /// `reset`. For an event, this is the event's kind.
     pub state: String,
 }
 

@@ -1,5 +1,5 @@
-//! Checks the whole database. SQLite checks every page and reference. This module checks the
-//! invariants between rows and the JSON columns. It must never change anything.
+//! Checks the whole database. SQLite checks every page and reference. This module checks the JSON
+//! columns and the invariants that connect rows. It must never change anything.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -139,8 +139,8 @@ impl StoreHealth {
 
 type ColumnReader = fn(&str) -> serde_json::Result<()>;
 
-/// The JSON columns, whose contents SQLite does not check. Each entry has the table, its key
-/// column, the JSON column, and a function that checks whether a value can be parsed.
+/// The JSON columns to check. Each entry contains the table, its key column, the JSON column, and a
+/// function that checks whether a value can be parsed.
 const TEXTS: &[(&str, &str, &str, ColumnReader)] = &[
     ("occurrences", "id", "outcome", reads::<Outcome>),
     ("occurrences", "id", "settings", reads::<Vec<(String, String)>>),

@@ -1,8 +1,8 @@
-//! Column conversions and query helpers.
+//! Converts column values and runs queries.
 //!
 //! Each type has the same form in all tables: ids are text or numbers, times are milliseconds,
-//! states are names, and structures are JSON. An error about an invalid value names its column and
-//! row.
+//! states are names, and structures are JSON. An error about an invalid value names the column and,
+//! where possible, the row.
 
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
@@ -14,7 +14,7 @@ use super::{Fault, JobId, MessageState, NightId, Origin};
 use crate::alerts::AlertKind;
 use crate::ids::{AlertId, Fence, MessageId, OccurrenceId, ProjectId, RunId};
 
-/// Runs statements on a connection. Prepared statements are cached.
+/// Runs statements on a connection, which caches the prepared statements.
 pub(super) trait Query {
     /// Returns the connection on which the statements run.
     fn connection(&self) -> &Connection;
@@ -220,7 +220,7 @@ macro_rules! number_ids {
 }
 number_ids!(JobId NightId Fence);
 
-/// Implements the conversions for states that are stored as names.
+/// Implements the conversions for enums that are stored as names.
 macro_rules! names {
     ($($name:ident)*) => {$(
         impl FromSql for $name {

@@ -1,5 +1,5 @@
-//! Handles the files of the database: the lock file, SQLite's files and copies. Also runs SQLite's
-//! checks. This module must never change a row.
+//! Opens the lock file, copies the database and runs SQLite's checks. This module must never change
+//! a row.
 
 use std::fs::{self, File};
 use std::io;

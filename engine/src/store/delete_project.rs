@@ -24,7 +24,7 @@ pub struct ProjectDeletion {
 }
 
 /// Returns the statement that deletes the rows for the project's nights from a table. Night ids are
-/// reused, so a remaining grant would apply to another night.
+/// reused, so a remaining row could apply to another night.
 fn of_its_nights(table: &str) -> String {
     format!(
         "DELETE FROM {table} WHERE level = 'night'
@@ -58,7 +58,8 @@ impl Store {
         self.write(|tx| {
             let found = plan(tx, project)?;
             if !found.live.is_empty() || !found.awaited_by.is_empty() {
-                return Err(changed(project, "it has unfinished runs"));
+                let why = "some of its runs are live or awaited by other projects";
+                return Err(changed(project, why));
             }
             if found != *planned {
                 return Err(changed(project, "it has changed since the plan was made"));

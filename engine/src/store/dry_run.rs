@@ -63,7 +63,7 @@ fn undisturbed(
     Err(StoreError::Unsteady { path: path.to_owned() })
 }
 
-/// The files of SQLite next to the database, which determine how the database can be read without
+/// SQLite's files next to the database. They determine how the database can be read without
 /// creating files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SideFiles {
@@ -301,7 +301,7 @@ mod tests {
     fn non_databases_are_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("database.sqlite");
-        for bad in ["", "not a database, but long enough to be looked at as one"] {
+        for bad in ["", "not a database, but long enough to be inspected as one"] {
             fs::write(&path, bad).unwrap();
             let error = Store::dry_run_copy(&path).err().unwrap();
             assert!(matches!(error, StoreError::Damaged { .. }), "{error}");

@@ -1,5 +1,5 @@
-//! Stores events that are not part of a run's row, such as refusals, recoveries and clock jumps.
-//! The rows of events are never changed.
+//! Stores events that are not part of a run's row, such as recoveries, clock jumps and user
+//! actions. Event rows are never changed.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -19,7 +19,7 @@ pub struct Event {
     pub run: Option<RunId>,
     /// A short name such as `recovered`, `stuck` or `overran`.
     pub kind: String,
-    /// A redacted description.
+    /// A description, which is redacted when the event is stored.
     pub detail: String,
 }
 

@@ -1,5 +1,4 @@
-//! Compares the length of the database file with the length in its header, before any page is
-//! trusted.
+//! Compares the length of the database file with the length in its header.
 //!
 //! SQLite makes this comparison only if there is no log next to the file. With a log, it detects a
 //! truncated file only when it reads a missing page. This module must never close an inspected
@@ -24,14 +23,14 @@ pub(super) struct FileLengths {
 }
 
 impl FileLengths {
-    /// Returns whether the file is shorter than the length in its header. An intact file can also
-    /// be shorter while another process is performing a checkpoint.
+    /// Returns whether the file is shorter than the length in its header. An intact file can be
+    /// short during a checkpoint or after an interrupted one.
     pub fn is_short(self) -> bool {
         self.found < self.stated
     }
 }
 
-/// Reads both lengths. If the header is incomplete, the result is short.
+/// Reads both lengths. If the header cannot be read completely, the result is short.
 pub(super) fn lengths(path: &Path) -> io::Result<FileLengths> {
     let data = fs::metadata(path)?;
     let mut inspected = INSPECTED.lock().unwrap_or_else(PoisonError::into_inner);

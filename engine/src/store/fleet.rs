@@ -48,7 +48,7 @@ pub struct FleetRun {
     pub job_name: String,
     pub key: String,
     pub attempt: u32,
-    /// The scheduled time.
+    /// The time at which the job was due.
     pub due: Timestamp,
     pub policy: Policy,
     /// Whether the run has been offered to the fleet.
@@ -57,7 +57,7 @@ pub struct FleetRun {
 
 impl Store {
     /// Returns the waiting runs of fleet jobs whose start time has arrived, except runs of paused
-    /// jobs. A run is omitted if its job has an older unsettled run.
+    /// jobs. A run is omitted if its job has an unsettled run that was due earlier.
     pub fn fleet_runs(&self, now: Timestamp) -> Result<Vec<FleetRun>> {
         let sql = "SELECT r.id, j.project, r.job, j.name, o.key, r.attempt, o.due, j.policy,
                EXISTS (SELECT 1 FROM events e WHERE e.run = r.id AND e.kind = 'fleet-offered')
@@ -88,9 +88,8 @@ impl Store {
         })
     }
 
-    /// Changes the state of a waiting run to `requested`, and adds a note with a detail. Then the
-    /// process `starter` must spawn the run. Returns `false` and changes nothing if the run is no
-    /// longer waiting.
+    /// Changes a waiting run's state to `requested` and adds a note. The process `starter` must
+    /// then spawn the run. Returns `false` and changes nothing if the run is no longer waiting.
     pub fn start_for_fleet(
         &mut self,
         run: &RunId,

@@ -20,7 +20,7 @@ pub struct Grant {
     pub level: String,
     /// The key of the budget level.
     pub key: String,
-    /// The time of the grant.
+    /// The time at which the grant was made.
     pub made: Timestamp,
     /// The end of the grant. `None` if it ends with the level's period.
     pub until: Option<Timestamp>,
@@ -55,7 +55,8 @@ impl BudgetStanding {
         std::array::from_fn(|unit| limit[unit].map(|limit| limit.saturating_sub(used[unit])))
     }
 
-    /// Returns the limit of each unit, including the grants. `None` means that the unit has no limit.
+    /// Returns the limit of each unit, including the grants. `None` means that the unit has no
+    /// limit.
     pub fn limit(&self) -> [Option<u64>; 5] {
         let (cap, more) = (self.level.cap.array(), self.granted.array());
         std::array::from_fn(|unit| cap[unit].map(|cap| cap.saturating_add(more[unit])))

@@ -49,9 +49,9 @@ pub struct ReservedUsage {
 }
 
 impl Store {
-    /// Returns the spending of a project, or of all pools, by group. The newest days and nights
-    /// come first, and so do the jobs and backends that spent the most. Pools are ordered by kind
-    /// of level and descending key. A `limit` of 0 returns all groups.
+    /// Returns at most `limit` groups of a project's spending or of all pools' spending. Days and
+    /// nights are ordered from newest to oldest, jobs and backends by descending cost, and pools by
+    /// kind of level and descending key. A `limit` of 0 returns all groups.
     pub fn spending(&self, project: &ProjectId, by: GroupBy, limit: u32) -> Result<Vec<UsageSum>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {

@@ -36,7 +36,7 @@ pub struct JobRow {
     pub policy: Policy,
     /// Whether schedules may start the job.
     pub enabled: bool,
-    /// The next scheduled time. `None` if the job is disabled or has no scheduled times.
+    /// The next scheduled time. `None` if the job is disabled or has no further scheduled time.
     pub next_due: Option<Timestamp>,
     /// The end of the job's pause or of the pause of all jobs, whichever is later. The time may
     /// have passed. `None` if no pause is recorded.
@@ -76,8 +76,9 @@ fn job(row: &Row<'_>) -> rusqlite::Result<JobRow> {
 impl Store {
     /// Updates the jobs of `project` to match its configuration files. Also stores the `stamp` of
     /// these files and the `projection`, a string containing the configuration needed for an
-    /// overview of the project. A new or changed schedule starts now. A removed job keeps its
-    /// history and is no longer due.
+    /// overview of the project. A new or changed schedule starts at `now`. A removed job keeps its
+    /// history and is no longer due. Its queued runs that came from a schedule or an event are
+    /// skipped.
     pub fn project_jobs(
         &mut self,
         project: &ProjectId,
@@ -191,8 +192,8 @@ impl Store {
     }
 }
 
-/// Creates or updates a job's row. If the schedule changed, or the job was enabled or disabled, the
-/// schedule starts now. Otherwise, it continues.
+/// Creates or updates a job's row. If the job is new, its schedule changed, or it was enabled or
+/// disabled, the schedule starts at `now`. Otherwise, the schedule continues.
 fn describe(
     tx: &Transaction<'_>,
     project: &ProjectId,

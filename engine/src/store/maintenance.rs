@@ -34,7 +34,7 @@ pub enum Task {
     Watch,
     /// Any backup.
     Backup,
-    /// The time of the state captured in a backup, recorded in the backup itself.
+    /// The start of a backup, recorded before the copy is made so that the copy contains the time.
     Copied,
     /// A restore.
     Restore,
@@ -71,8 +71,8 @@ pub(super) fn record(
 }
 
 fn is_due(db: &Connection, task: Task, now: Timestamp) -> Result<bool, Fault> {
-    // A time that is a whole interval in the future was recorded by a wrong clock, so the task is
-    // due.
+    // A time that is at least a whole interval in the future was recorded with a wrong clock, so
+    // the task is due.
     let old = |done: Timestamp| now.duration_since(done).abs() >= task.interval();
     Ok(last(db, task)?.is_none_or(old))
 }

@@ -1,8 +1,8 @@
 //! Stores messages with their channels, delivery attempts and results.
 //!
 //! An attempt is recorded before it starts, and its result afterwards. If a process dies in
-//! between, no message is lost and at most one delivery is repeated. This module must never depend
-//! on how a channel works.
+//! between, messages with attempts left are sent again. At most one delivery is repeated. This
+//! module must never depend on how a channel works.
 
 use std::collections::BTreeMap;
 
@@ -55,11 +55,11 @@ pub enum MessageState {
     Delivered,
     /// All delivery attempts failed or were interrupted.
     GivenUp,
-    /// The message was no longer needed.
+    /// The message was no longer needed, or its channel no longer exists.
     Withdrawn,
 }
 
-/// The state of one or more alerts at the time when a message is created.
+/// The state of one or more alerts when a message about them is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct MessageDetail {
     kinds: Vec<AlertKind>,
@@ -86,7 +86,7 @@ pub struct MessageRow {
     pub next: Timestamp,
     /// The time at which the message left the state `Waiting`. `None` if it is still waiting.
     pub over: Option<Timestamp>,
-    /// The error from the last attempt, or an empty string.
+    /// The error from the last attempt or the reason for the withdrawal, or an empty string.
     pub said: String,
 }
 
@@ -110,7 +110,7 @@ pub struct Delivery {
     pub kinds: Vec<AlertKind>,
     /// The time at which the alert, or the earliest of several alerts, was raised.
     pub raised: Timestamp,
-    /// The number of times that the problem has occurred.
+    /// The number of times that the problem has occurred. For several alerts, the largest number.
     pub count: u32,
     /// The last run affected by the problem, if the problem has affected any run.
     pub run: Option<RunId>,

@@ -1,4 +1,4 @@
-//! Records the scheduled times of missing projects as missed.
+//! Lists missing projects, and records their scheduled times as missed.
 
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ impl Store {
     }
 
     /// Records all due scheduled times of a job as missed and advances its watermark. Consecutive
-    /// stretches with the same reason share one row, unless another occurrence of the job lies
-    /// between them. Returns `false` if another process has moved the watermark.
+    /// stretches with the same reason share one row, unless another occurrence of the job was
+    /// recorded between them. Returns `false` if another process has moved the watermark.
     pub fn miss_due(
         &mut self,
         due_job: &DueJob,

@@ -1,8 +1,9 @@
-//! Stores all jobs, runs, budget usage and publications in the database, which is one SQLite file.
+//! Stores jobs, runs, budget usage and publications in the database, which is one SQLite file.
 //!
-//! Writers use [`Store::open`], and readers use [`Store::read`]. Every write is one short `BEGIN
-//! IMMEDIATE` transaction without other I/O. Every writer holds a shared `flock` on `database.lock`
-//! while the database is open. A migration or a restore holds the lock exclusively.
+//! Writers use [`Store::open`], and readers use [`Store::read`]. Outside migrations and restores,
+//! rows are changed only in short `BEGIN IMMEDIATE` transactions without other I/O. Every writer
+//! holds a shared `flock` on `database.lock` while the database is open, and an exclusive one while
+//! it creates, migrates or restores the database.
 //!
 //! A damaged database must never be recreated. [`StoreError::Damaged`] stops all work until the
 //! user intervenes.
@@ -101,7 +102,7 @@ pub use usage::{
     RequestId, RequestUsage, UNITS, WINDOW, budget_seconds,
 };
 
-/// The row number of a job. Names are unique only within a project.
+/// A job's row number. Job names are unique only within a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JobId(pub i64);
 
@@ -119,7 +120,7 @@ pub enum StoreError {
     /// The file exists, but is not an intact runner database.
     #[error("the database {path} is damaged: {why}")]
     Damaged { path: PathBuf, why: String },
-    /// A later version of runner created the database.
+    /// A later version of runner created or migrated the database.
     #[error(
         "the database {path} has format {found}, but this version of runner supports at most {known}"
     )]
@@ -153,7 +154,8 @@ pub enum StoreError {
     /// The database does not exist, and a reader does not create it.
     #[error("there is no database at {path}")]
     Missing { path: PathBuf },
-    /// The file or its folder cannot be written.
+    /// A file or its folder cannot be written, or SQLite cannot open the file or reports an I/O
+    /// error.
     #[error("cannot write the database {path}: {why}")]
     CannotWrite {
         path: PathBuf,
@@ -167,7 +169,7 @@ pub enum StoreError {
         /// The operating system's error.
         why: String,
     },
-    /// The path of a project or of the database is not UTF-8, and the database stores paths as text.
+    /// The path of a project or of the database is not UTF-8, so it cannot be stored as text.
     #[error("the path {path} is not UTF-8")]
     NotText { path: PathBuf },
     /// The database must be migrated or restored, but another process is using it.
@@ -218,7 +220,7 @@ pub enum StoreError {
         /// The requested name or id.
         name: String,
     },
-    /// The change does not fit the current state of the database.
+    /// The requested change conflicts with the current state of the database.
     #[error("{what} was not changed: {why}")]
     Changed {
         /// The item that was to be changed.
@@ -261,7 +263,7 @@ impl Store {
         &self.path
     }
 
-    /// Runs `work` in an immediate transaction and commits it.
+    /// Runs `work` in an immediate transaction, which is committed if `work` succeeds.
     fn write<T>(&mut self, work: impl FnOnce(&Transaction<'_>) -> Result<T, Fault>) -> Result<T> {
         let path = self.path.clone();
         if failpoint::commit_fails() {

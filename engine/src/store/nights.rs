@@ -23,7 +23,7 @@ pub struct Night {
     pub name: String,
     /// The time at which the night opened.
     pub opens: Timestamp,
-    /// The latest time at which the night closes.
+    /// The closing time. The night can close earlier (see [`Store::nights_to_close`]).
     pub closes: Timestamp,
     /// The time at which the night closed and its report became due, or `None` while the night is
     /// open.
@@ -31,7 +31,7 @@ pub struct Night {
 }
 
 impl Night {
-    /// Returns the civil date of the night, without the suffix of a later night on that date.
+    /// Returns the civil date from the night's name, without the suffix.
     pub fn date(&self) -> &str {
         self.name.get(..10).unwrap_or(&self.name)
     }
@@ -133,7 +133,7 @@ impl Store {
 }
 
 /// Stores the data from a night's report for the overview: the headline, and the facts `worst` and
-/// `folder`. Does nothing if a fact is missing or if the occurrence is not one of the report job.
+/// `folder`. Does nothing if a fact is missing or if the occurrence's job is not the report job.
 pub(super) fn reported(
     tx: &Transaction<'_>,
     occurrence: &OccurrenceId,

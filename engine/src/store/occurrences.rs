@@ -45,7 +45,7 @@ pub struct OccurrenceRow {
     pub outcome: Option<Outcome>,
 }
 
-/// Describes why a job's scheduled times were missed.
+/// The facts that explain why a job's scheduled times were missed.
 #[derive(Clone, Debug, Default)]
 pub struct MissedReasons<'a> {
     /// The scheduled times that passed during a pause, if there are any.
@@ -56,8 +56,8 @@ pub struct MissedReasons<'a> {
 }
 
 impl Store {
-    /// Records an occurrence and requests its run in one transaction. Therefore, no run starts
-    /// without a record, and every recorded run is eventually settled.
+    /// Records an occurrence and requests its run in one transaction, so no run starts without a
+    /// record.
     pub fn enter(
         &mut self,
         new: &NewOccurrence,
@@ -228,14 +228,14 @@ pub(super) enum MissedCause<'a> {
     /// Ticks occurred, but none came soon enough after the scheduled times, and the job does not
     /// catch up on missed scheduled times. The value is the time since the previous tick.
     Late(SignedDuration),
-    /// The user must fix the problem described by the value.
+    /// Any other reason, described by the value. The user is notified of it.
     Problem(&'a str),
 }
 
 impl MissedCause<'_> {
     /// Returns whether the user is notified of the missed scheduled times. A job that is due more
-    /// often than ticks occur still runs, so only `config check`, `setup` and `doctor` report that
-    /// it misses scheduled times.
+    /// often than ticks occur still runs, so only `config check`, `setup` and `doctor` report the
+    /// problem.
     fn is_news(self) -> bool {
         matches!(self, Self::Late(_) | Self::Problem(_))
     }

@@ -15,8 +15,7 @@ use super::{Result, Store, StoreError, cannot_write, file_length, restore, sql_e
 
 /// The first SQLite release that fixes the WAL-reset corruption bug.
 const OLDEST_SQLITE: i32 = 3_051_003;
-/// Maximum time that a connection waits for another transaction. All of runner's transactions are
-/// short.
+/// Maximum time that a connection waits for another connection's lock on the database.
 pub(super) const BUSY: Duration = Duration::from_secs(20);
 /// Number of cached prepared statements, enough for all statements that a tick executes. Preparing
 /// a statement costs several times as much as executing it.
@@ -30,10 +29,11 @@ impl Store {
     /// # Errors
     /// Returns [`StoreError::InUse`] if a migration or the completion of a restore is needed while
     /// another process is using the database, or another [`StoreError`]. A damaged or newer
-    /// database is left unchanged.
+    /// database is neither replaced nor migrated.
     ///
     /// # Panics
-    /// Panics if the linked version of SQLite has the WAL-reset corruption bug.
+    /// Panics if the linked version of SQLite is older than 3.51.3, which fixes the WAL-reset
+    /// corruption bug.
     pub fn open(path: &Path) -> Result<Self> {
         assert!(
             rusqlite::version_number() >= OLDEST_SQLITE,
@@ -93,7 +93,7 @@ impl Store {
         Ok(Self { db, path: path.to_owned(), _open: None, guard: None })
     }
 
-    /// Creates a database in memory, for simulations.
+    /// Creates a database in memory, for dry runs, replays and tests.
     ///
     /// # Errors
     /// Returns a [`StoreError`] if SQLite cannot create the database.
@@ -211,7 +211,8 @@ fn make_or_migrate(path: &Path, steps: &[&str]) -> Result<()> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
     if path.exists() {
-        // Another process has created the file, or the file has an older format.
+        // The file has an older format, unless another process created it or a restore has just
+        // been completed.
         let mut db = connect(path, flags).map_err(sql_error(path))?;
         if format::read(&db, path, steps)? == steps.len() as i64 {
             return Ok(());

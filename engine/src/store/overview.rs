@@ -16,7 +16,7 @@ use super::{Amounts, JobId, Night, Result, Store, nights};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The job of a project that is due next.
+/// The job that is due next in a project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NextDue {
     pub job: String,
@@ -90,14 +90,14 @@ const TRIED: &str =
 const FAILED: &str = "outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')";
 
 impl Store {
-    /// Returns the job of each project that is due next, omitting paused jobs and the jobs in
-    /// `without`. Returns an empty map while all jobs are paused.
+    /// Returns, for each project, the job that is due next, omitting paused jobs and the jobs in
+    /// `without`. Returns an empty map during a pause of all jobs.
     pub fn next_due(
         &self,
         without: &[JobId],
         now: Timestamp,
     ) -> Result<BTreeMap<ProjectId, NextDue>> {
-        // The index has all columns that the query needs and is in the right order, so the query
+        // The index contains all columns that the query needs, in the right order, so the query
         // reads no job rows and stops at the first matching job of each project.
         let sql = "SELECT p.id, (
                      SELECT json_array(next_due, name) FROM jobs INDEXED BY jobs_next
@@ -138,7 +138,7 @@ impl Store {
         })
     }
 
-    /// Returns the missed stretches of all projects that were recorded since `since`, newest first.
+    /// Returns all projects' missed stretches that were recorded at or after `since`, newest first.
     pub fn all_missed_since(&self, since: Timestamp) -> Result<Vec<MissedStretch>> {
         let sql = "SELECT j.project, j.name, o.outcome, j.schedule
                    FROM occurrences o INDEXED BY occurrences_missed JOIN jobs j ON j.id = o.job
@@ -166,9 +166,9 @@ impl Store {
         Ok(last.into_iter().map(|last| (last.night.project.clone(), last)).collect())
     }
 
-    /// Returns the jobs whose last run failed, ignoring skipped, deferred and cancelled runs. These
-    /// jobs may have a failure marker or an open circuit breaker. If `only` is given, only that
-    /// project's jobs are examined.
+    /// Returns the jobs whose last settled run failed, timed out or was lost, ignoring skipped,
+    /// deferred and cancelled runs. These jobs may have a failure marker or an open circuit
+    /// breaker. If `only` is given, only that project's jobs are examined.
     pub fn failing_jobs(&self, only: Option<&ProjectId>) -> Result<Vec<JobId>> {
         self.view(|db| {
             if let Some(project) = only {
@@ -231,8 +231,8 @@ impl Store {
         Ok(found)
     }
 
-    /// Counts the job's most recent consecutive occurrences that were replaced by a later scheduled
-    /// time before they ended. Skipped occurrences are ignored, and the count is at most 50.
+    /// Counts the job's most recent consecutive occurrences whose runs were replaced by a later run
+    /// before they ended. Skipped occurrences are ignored, and the count is at most 50.
     pub fn replaced_in_a_row(&self, project: &ProjectId, job: &str) -> Result<u32> {
         let sql = "SELECT outcome FROM occurrences
                    WHERE job = (SELECT id FROM jobs WHERE project = ?1 AND name = ?2)

@@ -22,11 +22,11 @@ pub struct Project {
     pub path: PathBuf,
     /// The identity of the project's folder.
     pub node: Node,
-    /// The stat data of the files from which the jobs were read. Empty before the first read. If
-    /// the project is missing, this is the text from [`gone`].
+    /// The stat data of the files from which the jobs were read. Empty before the first read.
+    /// Begins with [`GONE`] if the project is missing or displaced.
     pub config_stamp: String,
-    /// Whether the id is also recorded in the project's git folder. An id that is only in
-    /// `runner.toml` is shared by every clone.
+    /// Whether the id is recorded in the project's git folder. An id that is only in `runner.toml`
+    /// is shared by every clone.
     pub own: bool,
 }
 
@@ -98,7 +98,7 @@ impl Project {
 impl Store {
     /// Registers `project`, or updates its path and folder identity. Another project that was
     /// registered at this path is displaced: its history is kept under a placeholder path, and its
-    /// jobs are not due unless the project is registered again at another path.
+    /// jobs are not due until it is registered again and its configuration is read.
     ///
     /// # Errors
     /// Returns [`StoreError::NotText`] if the path is not UTF-8, or another [`StoreError`] if the

@@ -1,4 +1,4 @@
-//! Finds and deletes old database rows. A plan lists the rows to delete, and small transactions
+//! Finds and deletes old database rows. A plan lists the rows to delete, and several transactions
 //! check the rows again and delete them. This module must never delete a row that the plan does not
 //! cover.
 
@@ -19,14 +19,14 @@ use super::{Fault, Result, Store};
 use crate::failpoint;
 use crate::ids::{AlertId, BadId, OccurrenceId, RunId};
 
-/// Maximum number of occurrences, deferrals or alerts that are deleted in one transaction. This
-/// limit keeps a transaction within a few milliseconds.
+/// Maximum number of occurrences, deferrals or alerts to delete in one transaction, so that writers
+/// wait only briefly.
 const BATCH: usize = 50;
-/// Maximum number of events that are deleted in one transaction, for the same reason.
+/// Maximum number of events to delete in one transaction.
 const EVENTS: usize = 500;
 
 impl Store {
-    /// Returns the rows that a plan may delete. The caller adds the files.
+    /// Returns the old rows from which a plan is made. The caller adds the files.
     pub fn old_rows(&self, retention: &Retention, now: Timestamp) -> Result<PruneFacts> {
         let limit = retention.limit(now);
         self.view(|db| {
@@ -223,8 +223,8 @@ fn old_alerts(db: &Connection, limit: Timestamp) -> Result<Vec<AlertId>, Fault> 
 }
 
 /// Returns the keys of the budget usage and grants of days, weeks and windows, including keys that
-/// have only grants. Keys without a date, a week or an opening time are omitted. So is the last window of each pool, because
-/// it may still be open.
+/// have only grants. Keys without a date, a week or an opening time are omitted. The last window of
+/// each pool is also omitted, because it may still be open.
 fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
     let found: Vec<Option<OldUsage>> = db.all(
         "WITH named AS (SELECT level, key FROM budget_usage UNION SELECT level, key FROM grants)
@@ -246,7 +246,8 @@ fn old_usage(db: &Connection) -> Result<Vec<OldUsage>, Fault> {
 }
 
 /// Returns the last day of a budget level's period, as encoded in the level's key. For a window,
-/// returns the day in UTC on which the window opened. Returns `None` if the key contains no such time.
+/// returns the day in UTC on which the window opened. Returns `None` if the key contains no such
+/// time.
 fn last_day(level: &str, key: &str) -> Option<Date> {
     let date = key.rsplit(' ').next()?;
     match level {
@@ -300,7 +301,8 @@ fn remove_occurrence(
 
 fn remove_run(tx: &Transaction<'_>, run: &RunId) -> Result<(), Fault> {
     for sql in [
-        // Usage at the level `parent` is keyed by the parent run. No current code records any.
+        // Usage at the level `parent` is keyed by the parent run. This version records no such
+        // usage.
         "DELETE FROM budget_usage WHERE level = 'parent' AND key = ?1
            AND NOT EXISTS (SELECT 1 FROM reservations WHERE level = 'parent' AND key = ?1)",
         "DELETE FROM requests WHERE run = ?1",

@@ -51,7 +51,8 @@ impl Store {
         })
     }
 
-    /// Returns the next time after `now` at which a waiting run becomes ready, if there is one.
+    /// Returns the next time after `now` at which a queued run becomes ready, ignoring runs that
+    /// wait for another run. Returns `None` if there is no such run.
     pub fn next_ready(&self, now: Timestamp) -> Result<Option<Timestamp>> {
         let sql = "SELECT min(ready_at) FROM runs INDEXED BY runs_ready
                    WHERE state = 'queued' AND waits_for IS NULL AND ready_at > ?1";

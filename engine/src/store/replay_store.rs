@@ -27,7 +27,7 @@ pub struct ReplayRun<'a> {
     pub run: &'a RunId,
     /// The recorded seed.
     pub seed: u64,
-    /// Whether the user requested the recorded run.
+    /// Whether the recorded run was manual (see [`Admitted::manual`]).
     pub manual: bool,
     pub project: &'a ProjectId,
     /// The folder of the replay, which is registered as the project's folder.

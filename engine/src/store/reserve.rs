@@ -64,8 +64,8 @@ pub(super) fn open_window(
 
 /// Computes the amounts to reserve for `want` at `levels`, whose windows must be resolved. A unit
 /// without a limit in `want` gets the amount that the tightest level has left, up to [`DEFAULT`].
-/// If a level has too little left of a unit, the inner error is the shortfall of the tightest level
-/// for that unit.
+/// If a level has too little left of a unit, the inner error is the tightest level's shortfall for
+/// the first such unit.
 pub(super) fn fit(
     db: &Connection,
     want: Budget,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! plan ──> draft from the copy, migrated, with missed times and ended runs recorded ──synced──>
-//!   intent written ──> log and file moved aside together ──> draft renamed into place ──> intent removed
+//!   intent written ──> log and file moved aside together ──> draft renamed into place ──>
+//!   intent removed
 //! ```
 //!
 //! If the process dies before the intent is written, the old database remains in use. If the
@@ -10,9 +11,9 @@
 //! Until then, readers get an error.
 //!
 //! The copy does not record what happened after it was made. Scheduled times since then are
-//! recorded as missed, waiting runs are skipped, and runs that were live are not retried. If the
-//! previous database can be read, its pauses are kept, because a restore must not start a job that
-//! the user has paused. This module must never delete the previous database.
+//! recorded as missed, requested and ready runs are skipped, and running runs are not retried. If
+//! the previous database can be read, its pauses are kept, because a restore must not start a job
+//! that the user has paused. This module must never delete the previous database.
 
 use std::fs::{self, TryLockError};
 use std::io;
@@ -39,8 +40,8 @@ use crate::outcome::{Outcome, SkipReason};
 use crate::schedule::Schedule;
 use crate::tick::{REPORT_JOB, passed_over};
 
-/// Number added to the copy's last change number if the current database cannot be read. It should
-/// exceed the number of changes since the backup.
+/// Number added to the copy's last change number if the current database does not exist or cannot
+/// be read. It should exceed the number of changes since the backup.
 const UNKNOWN: i64 = 1_000_000;
 
 /// The plan for a restore.
@@ -65,9 +66,9 @@ pub struct RestorePlan {
 pub struct Restored {
     /// Number of scheduled times that were recorded as missed.
     pub missed: u64,
-    /// Number of runs that were waiting when the copy was made and are skipped.
+    /// Number of runs that are requested or ready in the copy. They are skipped.
     pub skipped: u64,
-    /// Number of runs that were live when the copy was made and are not retried.
+    /// Number of runs that are running in the copy. They are not retried.
     pub ended: u64,
     /// Number of nights that were closed without a report.
     pub nights: u64,
@@ -127,9 +128,9 @@ impl RestorePlan {
     /// Executes the plan.
     ///
     /// # Errors
-    /// Returns [`StoreError::InUse`] while any process has the database open for writing, an error
-    /// from checking the copy, or [`StoreError::CannotWrite`]. An interrupted restore can be
-    /// repeated.
+    /// Returns [`StoreError::InUse`] while any process has the database open for writing, or
+    /// another [`StoreError`] if the copy is not intact or a file cannot be read or written. An
+    /// interrupted restore can be repeated.
     pub fn carry_out(&self, now: Timestamp) -> Result<Restored> {
         let path = &self.store;
         let lock = lock_file(path)?;
@@ -220,7 +221,6 @@ impl RestorePlan {
             None => "a backup made at an unknown time".to_owned(),
         };
         let restored = format!("the database was restored from {of}");
-        // The last change in an unreadable database is unknown.
         let seen = lost.map_or(changes::last(tx)? + UNKNOWN, |it| it.last_change);
         changes::interrupt(tx, seen)?;
         let mut reported = Restored::default();
@@ -236,8 +236,8 @@ impl RestorePlan {
             settle::skip(tx, &run, SkipReason::Restored, why, now)?;
             reported.skipped += 1;
         }
-        // Recovery settles these runs as published if they recorded a publication, and otherwise as
-        // cancelled. They are never retried.
+        // Recovery completes the publications that these runs recorded. A cancelled run is never
+        // retried.
         let why = format!("{restored}: the run was in progress then, and its outcome is not known");
         reported.ended = tx.change(
             "UPDATE runs SET cancel = coalesce(cancel, ?1) WHERE state = 'running'",

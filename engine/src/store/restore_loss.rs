@@ -21,7 +21,7 @@ pub struct RestoreLoss {
     pub breaker_resets: u64,
     /// Number of lost budget grants.
     pub grants: u64,
-    /// Number of lost provider limits. The providers are contacted again immediately.
+    /// Number of lost provider limits. The next requests to these providers do not wait.
     pub limits: u64,
     /// Number of current pauses, which the restore keeps.
     pub pauses: u64,
@@ -50,11 +50,11 @@ struct PausedJob {
     job: Vec<Value>,
 }
 
-/// The columns of a project's row that a restore can add. The other columns are filled when the
-/// project's settings are read.
+/// The columns that a restore fills when it adds a project. Reading the project's settings later
+/// fills the other columns.
 const PROJECT: [&str; 7] =
     ["id", "path", "device", "inode", "folder_created", "owns_id", "created"];
-/// The columns of a job's row that a restore can add, which are all columns except `id`.
+/// The columns that a restore fills when it adds a job, which are all columns except `id`.
 const JOB: [&str; 13] = [
     "project",
     "name",

@@ -36,10 +36,10 @@ pub struct Retention {
     pub recordings: Option<SignedDuration>,
 }
 
-/// Age at which a deferred run is deleted if it lies between the first run and the last deferred run
-/// of its occurrence.
+/// Age at which a deferred run is deleted if it was never admitted and is between the first run and
+/// the last deferred run of its occurrence.
 pub const FOLDED_AFTER: SignedDuration = SignedDuration::from_hours(24);
-/// Time after which a leftover staging folder or temporary file is deleted.
+/// Age at which a leftover staging folder or temporary file is deleted.
 pub const STAGING_AFTER: SignedDuration = SignedDuration::from_hours(24);
 
 /// An occurrence that was settled before [`Retention::limit`].
@@ -69,7 +69,7 @@ pub struct OldNight {
     pub newest: bool,
 }
 
-/// The key of a budget usage row.
+/// The level and key of a budget usage row.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct UsageKey {
     /// The kind of budget level: a day, a week or a window.
@@ -135,7 +135,7 @@ pub struct PruneFacts {
     pub events: u64,
     /// The alerts that ended before [`Retention::limit`].
     pub alerts: Vec<AlertId>,
-    /// The budget usage of days, weeks and windows.
+    /// The budget usage and grants of days, weeks and windows.
     pub budget_usage: Vec<OldUsage>,
     pub files: Vec<PrunableFile>,
 }
@@ -149,7 +149,7 @@ pub struct OldRows {
     pub runs: u64,
     /// Deferred runs between the first run and the last deferred run of their occurrence.
     pub deferrals: Vec<RunId>,
-    /// Nights, including their budget usage.
+    /// Nights, including their budget usage and grants.
     pub nights: Vec<i64>,
     /// The number of events before [`PrunePlan::limit`].
     pub events: u64,
@@ -179,7 +179,7 @@ pub struct OldFile {
 /// The rows and files to delete, and the old rows and files to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PrunePlan {
-    /// The time before which rows and events are old.
+    /// The time before which rows are old.
     pub limit: Timestamp,
     pub rows: OldRows,
     pub files: Vec<OldFile>,
@@ -187,7 +187,7 @@ pub struct PrunePlan {
 }
 
 impl Retention {
-    /// Returns the time before which rows and events are old.
+    /// Returns the time before which rows are old.
     pub fn limit(&self, now: Timestamp) -> Timestamp {
         before(now, self.rows)
     }

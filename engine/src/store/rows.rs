@@ -1,4 +1,4 @@
-//! Inserts the rows of occurrences and runs. This module must never settle a run or an occurrence.
+//! Inserts occurrences and runs. This module must never settle a run or an occurrence.
 
 use jiff::Timestamp;
 use rusqlite::{Transaction, params};
@@ -9,13 +9,13 @@ use crate::digest::Digest;
 use crate::ids::{OccurrenceId, RunId};
 use crate::process_id::ProcessIdentity;
 
-/// The origin of an occurrence.
+/// The cause of an occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
 pub enum Origin {
-    /// A scheduled time of the job.
+    /// One of the job's scheduled times.
     Clock,
-    /// The end of another job or of a night, or a session that is due for analysis.
+    /// The end of another job's run or of a night, or a session that is due for analysis.
     Event,
     /// A user or script that does not wait for the run.
     Queue,
@@ -43,7 +43,7 @@ pub struct NewOccurrence {
     /// The night to which the occurrence belongs, if any.
     pub night: Option<NightId>,
     pub origin: Origin,
-    /// The priority. Higher values start first. `None` means the job's priority.
+    /// Runs with a higher priority start first. `None` means the job's priority.
     pub priority: Option<i32>,
     /// The settings that override the job's settings for this occurrence.
     pub settings: Vec<(String, String)>,
@@ -88,9 +88,9 @@ pub(super) fn insert(
     Ok(Ok(id))
 }
 
-/// Releases the key of a manual request whose occurrence ended although none of its runs was
-/// admitted, for example because the lock was held. The occurrence keeps its history under another
-/// key.
+/// Frees the key of a settled occurrence for a request by a user or script if none of the
+/// occurrence's runs was admitted, for example because the lock was held. The settled occurrence
+/// keeps its history under another key.
 fn release_key(tx: &Transaction<'_>, new: &NewOccurrence) -> Result<(), Fault> {
     tx.change(
         "UPDATE occurrences SET key = 'not admitted ' || id
@@ -102,7 +102,8 @@ fn release_key(tx: &Transaction<'_>, new: &NewOccurrence) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Adds and queues an occurrence. Returns `None` if it has already been recorded.
+/// Adds an occurrence and queues its first run. Returns `None` if the occurrence has already been
+/// recorded.
 pub(super) fn line_up(
     tx: &Transaction<'_>,
     new: &NewOccurrence,

@@ -3,7 +3,7 @@
 //! ```text
 //! a project with few runs ──all of its runs───────────────┐
 //! a text ──run_texts──────────────────────────────────────┤
-//! an outcome, failures ──runs_by_outcome, runs_failures───┼─> in order of recording ─> other conditions ─> limit
+//! an outcome, failures ──runs_by_outcome, runs_failures───┼─> in order ─> conditions ─> limit
 //! otherwise ──all runs since a time───────────────────────┘
 //! ```
 
@@ -18,11 +18,11 @@ use super::runs::{COLUMNS, run};
 use super::{Fault, JobId, NightId, Result, RunRow, Store};
 use crate::ids::{ProjectId, RunId};
 
-/// A project with at most this many runs is searched run by run.
+/// Maximum number of runs in a project that is searched run by run.
 const FEW: u32 = if cfg!(test) { 40 } else { 10_000 };
 /// Number of rows to read from the time index to find the first run since a given time. A run is
-/// omitted only if the clock was set back after it was recorded and at least this many later runs
-/// have earlier times.
+/// omitted only if the clock was set back after it was recorded and at least this many runs that
+/// were recorded after it have earlier times.
 const DISORDER: u32 = 10_000;
 /// Length, in characters, of the sequences in the text index. A shorter search string is compared
 /// with all runs.
@@ -50,11 +50,12 @@ pub struct RunFilter {
     pub since: Option<Timestamp>,
     /// Only the runs whose outcome or state has this name.
     pub outcome: Option<String>,
-    /// Only the ended runs whose job, headline or reason contains this string, ignoring ASCII case.
+    /// Only the settled runs whose job name, headline or reason contains this string, ignoring
+    /// ASCII case.
     pub text: Option<String>,
     /// Only the runs that were recorded before this one.
     pub before: Option<RunId>,
-    /// Excludes jobs of this kind, unless `job` is set.
+    /// Excludes the runs of jobs of this kind, unless `job` is set.
     pub but_kind: Option<&'static str>,
 }
 
@@ -94,8 +95,8 @@ impl Store {
     }
 }
 
-/// Chooses the table and the index for a query, and adds the conditions on job, project and text
-/// index.
+/// Chooses the table and the index for a query, and adds the conditions on the job, the project and
+/// the text index.
 fn start(db: &Connection, filter: &RunFilter) -> Result<RunQuery, Fault> {
     let all = RunQuery { from: "runs r", number: "r.rowid", wheres: vec!["1"], values: Vec::new() };
     let mut query = all;

@@ -2,9 +2,9 @@
 //! waiting runs.
 //!
 //! ```text
-//! queued{ready_at} ──start_ready──> requested{starter, owner, deadline} ──admit──> running{owner, fence, deadline}
-//!     │                                 │                            │
-//!     └── expired, cancelled ───────────┴── declined ────────────────┴──settle──> settled(outcome)
+//! queued{ready_at} ──start_ready──> requested{starter, spawned} ──admit──> running{execution}
+//!     │                                 │                                    │
+//!     └── expired, cancelled ───────────┴── declined ────────────────────────┴──> settled{outcome}
 //! ```
 //!
 //! An occurrence is open if and only if one of its runs is unsettled.
@@ -82,7 +82,7 @@ pub enum RunState {
         deadline: u64,
         /// The run's staging folder, relative to the project.
         staging: String,
-        /// The reason for the run's cancellation, if it was cancelled.
+        /// The reason for cancelling the run, if its cancellation was requested.
         cancel: Option<String>,
     },
     Settled {
@@ -90,9 +90,9 @@ pub enum RunState {
         finished: Timestamp,
         /// The details of the run's admission, if it was admitted.
         execution: Option<Execution>,
-        /// The run's staging folder, if it has not been swept.
+        /// The run's staging folder, if it has not been swept yet.
         staging: Option<String>,
-        /// The reason for the run's cancellation, if it was cancelled while it ran.
+        /// The reason for cancelling the run, if its cancellation was requested while it ran.
         cancel: Option<String>,
     },
 }
@@ -116,7 +116,7 @@ pub struct Execution {
 }
 
 impl RunState {
-    /// Returns the state's name in the database and in `--json`.
+    /// Returns the state's name in the database and in `--json` output.
     pub fn name(&self) -> &'static str {
         self.into_str()
     }
@@ -136,7 +136,7 @@ pub struct RunRow {
     pub origin: Origin,
     /// The settings that override the job's settings for the run's occurrence.
     pub settings: Vec<(String, String)>,
-    /// The priority. Higher values start first.
+    /// Runs with a higher priority start first.
     pub priority: i32,
     /// The time at which the run's occurrence was due.
     pub due: Timestamp,
@@ -213,7 +213,7 @@ impl RunRow {
         }
     }
 
-    /// Returns the reason for the run's cancellation, if it was cancelled while it ran.
+    /// Returns the reason for cancelling the run, if its cancellation was requested while it ran.
     pub fn cancel(&self) -> Option<&str> {
         match &self.state {
             RunState::Running { cancel, .. } | RunState::Settled { cancel, .. } => {
@@ -376,7 +376,7 @@ impl Store {
         self.view(|db| db.value(sql, [occurrence]))
     }
 
-    /// Returns the time at which the last admitted run of the job started, ignoring the runs of the
+    /// Returns the time at which the job's last admitted run started, ignoring the runs of the
     /// occurrence `but`. Returns `None` if no other run was admitted.
     pub fn last_began(&self, job: JobId, but: &OccurrenceId) -> Result<Option<Timestamp>> {
         let sql = "SELECT started FROM runs WHERE job = ?1 AND occurrence <> ?2
@@ -403,7 +403,7 @@ impl Store {
     }
 }
 
-/// Counts the leading outcomes for which `counts` returns `true`. Skipped runs are ignored.
+/// Counts the leading outcomes for which `counts` returns `true`. Skipped outcomes are ignored.
 pub(super) fn in_a_row(outcomes: Vec<Json<Outcome>>, counts: impl Fn(&Outcome) -> bool) -> u32 {
     let tried = outcomes.into_iter().map(|Json(outcome)| outcome);
     let tried = tried.filter(|outcome| !matches!(outcome, Outcome::Skipped { .. }));

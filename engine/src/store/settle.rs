@@ -1,7 +1,7 @@
 //! Settles runs and occurrences, and records the consequences in the same transaction.
 //!
 //! ```text
-//! outcome of a run ──deferred{until}─────────────> its occurrence stays open: queued again at until
+//! outcome of a run ──deferred{until}─────────────> occurrence stays open: queued again at until
 //!                  ├─a failure to retry──────────> queued again after its backoff
 //!                  └─anything else──> outcome of the occurrence
 //!                                        ├─> runs that wait for it: ready, or skipped with it
@@ -149,7 +149,7 @@ pub(super) fn skip(
 }
 
 /// Records an occurrence's outcome after its last run. If that run is a skipped retry, the
-/// occurrence keeps the outcome of the last failed attempt, unless the job has succeeded since.
+/// occurrence gets the outcome of the last failed attempt, unless the job has succeeded since.
 /// Returns the waiting runs that ended as a result. The caller must settle their occurrences.
 fn settle_occurrence(
     tx: &Transaction<'_>,
@@ -212,8 +212,8 @@ fn release(
     Ok(ended)
 }
 
-/// Returns the reason for skipping a run that is waiting for a success. In a chain of skipped runs,
-/// the first reason is kept.
+/// Returns the reason for skipping a run that is waiting for an occurrence with this outcome. In a
+/// chain of skipped runs, the first reason is kept.
 pub(super) fn not_followed(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Skipped { why, reason: SkipReason::Unfollowed } => why.clone(),

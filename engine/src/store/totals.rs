@@ -9,17 +9,18 @@ use super::{Fault, JobId, Result, Store};
 use crate::ids::ProjectId;
 use crate::outcome::Outcome;
 
-/// The upper limits of the duration groups, in seconds. Longer runs are counted in one more group.
+/// The upper limits of the duration groups, in seconds. Longer runs are counted in an additional
+/// group.
 pub const DURATION_LIMITS: [u32; 8] = [1, 5, 15, 60, 300, 900, 3_600, 14_400];
 
 /// The number of a job's settled runs with the same outcome and failure class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunTotal {
-    /// The project of the job.
+    /// The job's project.
     pub project: ProjectId,
-    /// The name of the job.
+    /// The job's name.
     pub job: String,
-    /// The kind of the job.
+    /// The job's kind.
     pub kind: String,
     /// The name of the outcome.
     pub outcome: String,
@@ -34,9 +35,9 @@ pub struct RunTotal {
 /// The durations of a job's settled runs. Runs that were never admitted are not included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDurations {
-    /// The project of the job.
+    /// The job's project.
     pub project: ProjectId,
-    /// The name of the job.
+    /// The job's name.
     pub job: String,
     /// Number of runs in each group of [`DURATION_LIMITS`], followed by the number of longer runs.
     pub groups: [u64; DURATION_LIMITS.len() + 1],
@@ -44,7 +45,7 @@ pub struct RunDurations {
     pub millis: u64,
 }
 
-/// The queued runs of a project.
+/// The number of a project's queued runs, and the earliest of their start times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QueueDepth {
     pub project: ProjectId,

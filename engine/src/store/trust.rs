@@ -24,8 +24,8 @@ pub struct TrustRecord {
     pub jobs: BTreeMap<String, Digest>,
     /// The digest of the settings outside the job tables.
     pub common: Digest,
-    /// The contents of each file, keyed by path. In a record read from the database, any secrets in
-    /// them are replaced.
+    /// The contents of each file, keyed by path. Secrets in the contents are redacted when the
+    /// record is stored.
     pub texts: BTreeMap<String, String>,
 }
 

@@ -9,13 +9,13 @@
 //! ```
 //!
 //! A run reserves its maximum at every level until it is settled. The levels are its job's day, its
-//! night, its project's day and the pool it spends from. Each model request uses a part of that
-//! reservation. A request is charged its reserved maximum if its usage is not reported or exceeds
-//! [`MEASURE`]. A cost reported by a backend is charged up to the amount that the run has left,
-//! because a program that reports an arbitrary cost must not use up the budget of other runs. If
-//! neither the run nor a level limits a unit, the run reserves the unit's `DEFAULT` from
-//! `reserve.rs` or, for time, its timeout. No amount is therefore unlimited. Sums of amounts
-//! saturate, so they cannot overflow a column.
+//! night, its project's day and the pools it spends from. Each model request uses a part of that
+//! reservation. A request is charged at least its reserved maximum if its usage is not reported or
+//! exceeds [`MEASURE`]. A cost reported by a backend is charged up to the amount that the run has
+//! left, because a program that reports an arbitrary cost must not use up the budget of other runs.
+//! If neither the run nor a level limits a unit, the run reserves the unit's `DEFAULT` from
+//! `reserve.rs` or, for time, its timeout. Therefore, no amount is unlimited. Stored amounts are
+//! limited so that their sums do not overflow a column.
 
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -72,8 +72,8 @@ pub struct BudgetLevel {
     pub label: String,
     /// The maximum that all runs together may reserve and spend at this level.
     pub cap: Budget,
-    /// The length of the level's window, if it has one. The window opens when a run reserves from
-    /// it.
+    /// The length of the level's window, if it has one. The first run that reserves from the window
+    /// opens it.
     pub window: Option<SignedDuration>,
 }
 
@@ -92,7 +92,7 @@ pub const WINDOW: &str = "pool-window";
 /// The kind of level for a parent run's remaining amounts. A child's reservation is taken from its
 /// parent's reservation at each of the parent's levels.
 pub const PARENT: &str = "parent";
-/// The kind of level for the run itself.
+/// The kind of level for a single run.
 pub(super) const RUN: &str = "run";
 
 impl BudgetLevel {
@@ -147,7 +147,6 @@ pub fn budget_seconds(started: Timestamp, finished: Timestamp) -> u64 {
     elapsed.max(0).unsigned_abs().div_ceil(1000)
 }
 
-/// The id of a model request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(i64);
 
@@ -195,8 +194,8 @@ impl Budget {
 }
 
 impl Store {
-    /// Returns the amounts spent and reserved at a budget level. The key of a window must be
-    /// resolved.
+    /// Returns the sum of the amounts spent and reserved at a budget level. The key of a window must
+    /// be resolved.
     pub fn account(&self, level: &str, key: &str) -> Result<Amounts> {
         self.view(|db| in_use(db, level, key))
     }
@@ -276,7 +275,7 @@ impl Store {
             };
             let (least, money) = limit_stated(tx, request, least, money)?;
             // A cost that was observed before an interruption is not the whole cost, so its source
-            // is not recorded.
+            // is recorded only if the cost was limited.
             let money = money.filter(|money| known || *money == Money::Limited);
             let [calls, tokens, micros, _, ideas] = stored(least);
             let (id, money) = (request.0, money.map(Money::as_str));
@@ -293,7 +292,8 @@ impl Store {
         })
     }
 
-    /// Counts a run's model requests whose usage the backend did not report.
+    /// Counts a run's model requests whose usage the backend did not report or has not reported
+    /// yet. Implausible usage is treated as not reported.
     pub fn unstated_calls(&self, run: &RunId) -> Result<u64> {
         let sql = "SELECT count(*) FROM requests WHERE run = ?1 AND NOT stated";
         self.view(|db| db.value(sql, [run]).map(|Count(count)| count))
@@ -351,7 +351,7 @@ fn reserve_excess(db: &Connection, request: RequestId) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Returns the amounts spent and reserved at a budget level.
+/// Returns the sum of the amounts spent and reserved at a budget level.
 pub(super) fn in_use(db: &Connection, level: &str, key: &str) -> Result<Amounts, Fault> {
     let sql = "SELECT calls, tokens, micros, seconds, ideas FROM budget_usage
                WHERE level = ?1 AND key = ?2";

@@ -29,7 +29,8 @@ impl<'a> Programs<'a> {
         self.sandbox.cloned().into()
     }
 
-    /// Finds a program in the `PATH` of child processes.
+    /// Finds a program in the `PATH` of child processes, or relative to `folder` if its name
+    /// contains a slash. Returns `None` if there is no executable file.
     pub fn find(&self, program: &Path, folder: &Path) -> Option<PathBuf> {
         find_program(program, folder, self.env.get("PATH").map_or("", String::as_str)).ok()
     }

@@ -16,7 +16,8 @@ const WORK: &str = "work";
 
 /// The work of a run's children.
 pub(crate) struct ChildWork<'a> {
-    /// The sandbox of children that may write to the project; `None` if there are none.
+    /// The sandbox of children that may write to the project, or `None` if no child
+    /// may or the sandbox is off.
     sandbox: Option<&'a Sandbox>,
     run_dir: &'a Path,
     git: Git,

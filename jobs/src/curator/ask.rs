@@ -6,10 +6,10 @@ use serde_json::Value;
 use crate::{AskError, Context, JobError};
 
 pub(super) struct CuratorQuestion<'a> {
-    /// The purpose of the question, which also identifies it within the run.
+    /// A name that identifies the question within the run.
     pub(super) name: &'a str,
     pub(super) instructions: &'a str,
-    /// Untrusted content, each piece with a description.
+    /// The untrusted texts, each with a label.
     pub(super) texts: Vec<(String, String)>,
     /// The rule-based answer.
     pub(super) rule: Value,
@@ -22,7 +22,7 @@ pub(super) struct CuratorQuestion<'a> {
 /// Asks the question and returns the answer, or the reason to use the rule-based answer.
 ///
 /// # Errors
-/// Returns an error if the run was cancelled or its database cannot be used.
+/// Returns an error if the run was cancelled or the database cannot be used.
 pub(super) fn ask_or_reason(
     ctx: &mut Context<'_>,
     question: CuratorQuestion<'_>,
@@ -32,7 +32,7 @@ pub(super) fn ask_or_reason(
     }
     let request = request(ctx, question);
     match ctx.spender.ask(&request, 0) {
-        // The last backend in the chain returns the rule-based answer.
+        // The request fell back to the built-in backend, whose answer is rule-based.
         Ok(_) if ctx.spender.answers_by_rule() => Ok(Err(without_model(ctx))),
         Ok(reply) => Ok(reply.value.ok_or_else(|| "the answer is not JSON".to_owned())),
         Err(AskError::Ledger(error)) => Err(error.into()),
@@ -41,8 +41,8 @@ pub(super) fn ask_or_reason(
     }
 }
 
-/// Returns the reason the answer is rule-based: a configured backend is not available or did not
-/// answer an earlier request, or no model is configured.
+/// Returns the reason why the answer is rule-based: a configured backend was not available or did
+/// not answer, or no model is configured.
 pub(super) fn without_model(ctx: &Context<'_>) -> String {
     let mut reasons = ctx.spender.passed().iter().chain(ctx.spender.fell());
     match reasons.next() {

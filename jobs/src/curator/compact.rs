@@ -4,11 +4,11 @@
 //! plan ──> shown, or executed: journal ── audit log replaced whole ── entries removed ── journal removed
 //! ```
 //!
-//! If the process dies, the journal remains. The journal contains the length of the audit log with
-//! the new entries, and the digest of the log's contents up to that length. From these, the next
-//! plan determines whether the log already contains the entries. If so, the plan only removes their
-//! files. Otherwise the plan folds the entries again. The executed plan is exactly the plan that
-//! was shown.
+//! The journal contains the length of the audit log with the new entries, and the digest of the
+//! log's content up to that length. If the process dies and leaves a journal, the next plan uses
+//! both to determine whether the log already contains the entries. If so, the plan only removes
+//! their files. Otherwise the plan folds the entries again. A plan is executed exactly as it is
+//! shown.
 
 use std::fs;
 use std::io;
@@ -223,7 +223,7 @@ fn fold(
     remove(&worker.path(JOURNAL))
 }
 
-/// Removes an entry unless its contents have changed since they were folded.
+/// Removes an entry's file, unless its content has changed since it was folded.
 fn gone(path: &Path, digest: Digest) -> io::Result<()> {
     match read_no_link(path, LARGEST) {
         Ok(bytes) if Digest::of(&bytes) == digest => remove(path),

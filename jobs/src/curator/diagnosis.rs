@@ -16,11 +16,11 @@ use crate::overnight::corpus::teaches::sentences;
 const WINDOW: usize = 150;
 /// Minimum number of words in a stated cause.
 const CAUSE_WORDS: usize = 6;
-/// Minimum length of a term shared by an error and a cause.
+/// Minimum length, in bytes, of a term shared by an error and a cause.
 const SHARED: usize = 4;
 /// Maximum number of changed files. A change to more files does not follow from one sentence.
 const FILES: usize = 4;
-/// Nouns that introduce the statement of a cause.
+/// Nouns that introduce a stated cause.
 const NOUNS: [&str; 6] = ["issue", "problem", "bug", "reason", "cause", "root cause"];
 /// Words that indicate an objection.
 const OBJECTS: [&str; 14] = [
@@ -114,7 +114,7 @@ const CHANGES: &[&str] = &[
     "wrapped",
 ];
 /// Words and phrases that mark a change made only for investigation.
-const LOOKS: [&str; 10] = [
+const INVESTIGATES: [&str; 10] = [
     "figure out",
     "find out",
     "to see",
@@ -186,7 +186,8 @@ impl Diagnoses {
         self.error = shortened(error, 300);
     }
 
-    /// Processes an answer in the session.
+    /// Processes an answer. Opens a diagnosis if the answer states a cause, and otherwise records
+    /// the change that the answer describes for the open diagnosis.
     pub fn answered(&mut self, text: &str) {
         let sentences: Vec<String> = sentences(text).into_iter().map(plain).collect();
         let found = sentences.iter().rposition(|sentence| stated(sentence).is_some());
@@ -238,7 +239,8 @@ impl Diagnoses {
         self.finish("No command checked it.")
     }
 
-    /// Returns the open diagnosis if the session described a change and then made it.
+    /// Closes the open diagnosis if the session described a change and changed files. Returns the
+    /// diagnosis unless it exceeds [`WINDOW`] or [`FILES`] or has no situation.
     fn finish(&mut self, check: &str) -> Option<Diagnosis> {
         if let Some(open) = &mut self.open {
             // If the described change mentions only other files, another description must follow.
@@ -298,7 +300,7 @@ fn is_act(sentence: &str) -> bool {
     let mut words = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let count = words.clone().count();
     let verb = words.find(|word| !LEADS.contains(word));
-    !LOOKS.iter().any(|it| lower.contains(it))
+    !INVESTIGATES.iter().any(|it| lower.contains(it))
         && (ACT_WORDS..=60).contains(&count)
         && verb.is_some_and(|verb| CHANGES.contains(&verb))
 }
@@ -315,7 +317,7 @@ fn names_only(sentence: &str, files: &[String]) -> bool {
     named.peek().is_none() || named.any(|name| files.iter().any(|file| file.ends_with(name)))
 }
 
-/// Returns whether a command checks the state of the project.
+/// Returns whether a command checks the project's state.
 fn is_check(command: &str) -> bool {
     let words = command.split(|c: char| !c.is_alphanumeric()).map(str::to_lowercase);
     words.take(40).any(|word| CHECKS.contains(&word.as_str()))
@@ -370,12 +372,12 @@ mod tests {
         let unchanged = [('p', "run it"), ('a', answer.as_str()), ('c', "cargo test")];
         let undescribed = [('p', "run it"), ('a', CAUSE), ('e', "a.rs"), ('c', "cargo test")];
         let guessed = [('p', "run it"), ('a', &doubted), ('e', "a.rs"), ('c', "cargo test")];
-        let looked = answer.replace(ACT, "Let me add some output to figure out the order.");
-        let looked = [('p', "run it"), ('a', &looked), ('e', "a.rs"), ('c', "cargo test")];
+        let probed = answer.replace(ACT, "Let me add some output to figure out the order.");
+        let probed = [('p', "run it"), ('a', &probed), ('e', "a.rs"), ('c', "cargo test")];
         let refused = [('p', "run it"), ('a', &answer), ('e', "a.rs"), ('p', "it still crashes")];
         let elsewhere = answer.replace(ACT, "I'll create the folder in `src/main.rs` before that.");
         let elsewhere = [('p', "run it"), ('a', &elsewhere), ('e', "a.rs"), ('c', "cargo test")];
-        for session in [&unchanged[..], &undescribed, &guessed, &looked, &refused, &elsewhere] {
+        for session in [&unchanged[..], &undescribed, &guessed, &probed, &refused, &elsewhere] {
             assert_eq!(play(session), Vec::<String>::new(), "{session:?}");
         }
     }

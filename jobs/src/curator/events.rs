@@ -1,8 +1,8 @@
 //! Records events that need attention, each with a budget.
 //!
 //! `events/pending.jsonl` contains the raised events and is append-only. `events/ledger.jsonl`
-//! contains the steps taken for each event. An event's remaining budget is the smallest
-//! `budget_after` in its rows.
+//! contains the steps taken for each event. An event's remaining budget is the smallest of its
+//! initial budget and the values of `budget_after` in its rows.
 //!
 //! ```text
 //! raised{budget} ── ask: −1, before the model is asked ──> told{note}
@@ -113,7 +113,7 @@ pub struct EventStatus {
     pub over: bool,
 }
 
-/// The reason an event cannot be raised or handled.
+/// The reason why an event cannot be raised or handled.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
     /// The event has too little budget left.
@@ -267,7 +267,7 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 }
 
 /// Returns the open critical events of the project at `root`, oldest first. `dir` is the worker's
-/// folder. A folder that cannot be a worker's folder has no events.
+/// folder. A folder that cannot be a worker's folder yields no events.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.

@@ -20,15 +20,15 @@ const RAISED: usize = 5;
 /// Asks the model about one event and raises the events that the answer requests.
 ///
 /// # Errors
-/// Returns an error if the event does not exist or was acknowledged, its budget is used up, no
-/// model answered, or a file operation fails. An unanswered call is still charged, but no call is
-/// charged if there is no model to call.
+/// Returns an error if no single event matches `id`, the event was acknowledged, its budget is used
+/// up, no model answered, or a file operation fails. An unanswered call is still taken from the
+/// event's budget, but nothing is taken if there is no model to call.
 pub(super) fn run(ctx: &mut Context<'_>, worker: &Worker, id: &str) -> Result<Finished, JobError> {
     let failed = |class: Class| move |error: EventError| JobError::failed(class, error.to_string());
     let environment = failed(Class::Environment);
     let (all, _) = events::all(worker).map_err(|error| environment(error.into()))?;
     let event = events::named(&all, id).map_err(environment)?.event;
-    // A rule-based answer must not replace the target's answer. No budget is used if it is known
+    // A rule-based answer must not replace the target's answer. No budget is used if runner knows
     // before the call that no model will answer.
     let unanswered = |ctx: &Context<'_>| -> Result<Finished, JobError> {
         let why = format!("no model answered: {}", without_model(ctx));

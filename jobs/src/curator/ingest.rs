@@ -85,9 +85,9 @@ fn read(ctx: &Context<'_>, path: &Path, start: u64, end: u64) -> Result<Read, Jo
 /// Extracts learnings from one chunk of a transcript.
 ///
 /// # Errors
-/// Returns an error if the source does not exist, cannot be read, was written by runner or contains
-/// no session, if the corpus is locked, if the database cannot be used, or if the run was
-/// cancelled.
+/// Returns an error if the job names no source, if the source does not exist, cannot be read, was
+/// written by runner or contains no session, if the corpus is locked, if the database cannot be
+/// used, or if the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -108,7 +108,8 @@ pub(super) fn run(
     let now = ctx.clock.now();
     let takes_lock = ctx.corpus.is_none() && !ctx.recording.replays();
     if takes_lock {
-        // If a night holds the lock, the learnings could not be written, so nothing is read.
+        // If another process holds the lock, the learnings could not be written, so nothing is
+        // read.
         RunLock::inspect(ctx.files.root()).map_err(|error| locked(now, error))?;
     }
     let start = source.chunk_start.unwrap_or(1).max(1);

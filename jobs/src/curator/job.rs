@@ -14,7 +14,7 @@ use crate::json::pretty;
 
 /// Maximum size of a job file, in bytes.
 pub const LARGEST: u64 = 64 * 1024;
-/// Maximum number of retries that a job file may request.
+/// Maximum number of retries. A job file that requests more gets this number.
 const RETRIES: u32 = 10;
 
 /// The kinds of work that a curator does.
@@ -59,10 +59,10 @@ impl fmt::Display for CuratorJobKind {
 pub struct Source {
     /// The path of the file, absolute or relative to the project's root.
     pub path: String,
-    /// The first line of the chunk, counted from 1.
+    /// The first line of the chunk, counted from 1. Default: 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_start: Option<u64>,
-    /// The last line of the chunk.
+    /// The last line of the chunk, or `None` for a chunk of the default length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_end: Option<u64>,
 }
@@ -120,10 +120,10 @@ impl JobFile {
         }
     }
 
-    /// Parses and validates the content of the file `name`.
+    /// Parses and validates the content of the file `name`. Accepts only the listed `kinds`.
     ///
     /// # Errors
-    /// Returns the reason the file is not a valid job.
+    /// Returns the reason why the file is not a valid job.
     pub fn read(name: &str, bytes: &[u8], kinds: &[CuratorJobKind]) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_slice(bytes).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -153,7 +153,7 @@ impl JobFile {
             ));
         }
         if name.strip_suffix(".json") != Some(job.id.as_str()) {
-            return Err(format!("its id is {:?}, which is not its file's name", job.id));
+            return Err(format!("its id {:?} does not match its file's name", job.id));
         }
         if let Some(source) = &job.source {
             if source.path.is_empty() || source.path.contains('\0') {

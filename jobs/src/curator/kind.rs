@@ -1,4 +1,4 @@
-//! Implements [`Kind`] for the curator's queue.
+//! Implements [`Kind`] for the curator.
 
 use super::job::CuratorJobKind;
 use super::{CuratorSpec, KIND};

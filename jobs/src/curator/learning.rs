@@ -25,7 +25,7 @@ const SHARED: usize = 4;
 /// A fact from a session that is useful in later sessions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Learning {
-    /// The first and last lines of the transcript that the learning is about.
+    /// The first and last transcript lines that the learning is about.
     pub lines: (u64, u64),
     /// The rule that found the learning: `repair`, `diagnosis` or `correction`.
     pub rule: &'static str,
@@ -149,7 +149,7 @@ impl Finder {
         let Some(failed) = self.failed.remove(&about) else {
             return;
         };
-        // A later success of the same call shows neither a cause nor a fix.
+        // Without an explanation, or if the same call succeeded later, nothing can be learned.
         let (Some(cause), false) = (failed.cause, failed.target == target) else {
             return;
         };
@@ -233,7 +233,7 @@ fn changes_files(tool: &str) -> bool {
     matches!(tool, "Edit" | "MultiEdit" | "Write" | "NotebookEdit")
 }
 
-/// Returns whether a tool only reads, in which case a different call to the tool is not a fix.
+/// Returns whether a tool only reads. A different call to such a tool is not a fix.
 fn is_read_only(tool: &str) -> bool {
     matches!(tool, "Read" | "Grep" | "Glob" | "LS")
 }

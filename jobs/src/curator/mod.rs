@@ -1,4 +1,4 @@
-//! Keeps notes tidy during the day by working through a queue of job files, with help from a local
+//! Keeps notes tidy during the day by working through a queue of job files, with the help of a
 //! model.
 //!
 //! Any program may put a job file into `queue/`. One run of a `curator` job processes a batch of
@@ -15,10 +15,10 @@
 //!                                                      done/ID, and removes processing/ID
 //! ```
 //!
-//! The publication writes `done/ID` and its artifacts in one step. If the process dies, either all
-//! or none of them exist, and a job in `done/` is never repeated. A model only selects from the
-//! findings of rules and adds text to them, so a job completes even if no model answers. The
-//! curator must never edit a note. It writes findings, drafts and learnings to separate files.
+//! One publication writes `done/ID` and its artifacts. If the process dies, recovery completes or
+//! discards the publication as a whole, so a job in `done/` is never repeated. A model only selects
+//! from the findings of rules and adds text to them, so a job completes even if no model answers.
+//! The curator must never edit a note. It writes findings, drafts and learnings to separate files.
 
 pub mod ask;
 pub mod compact;
@@ -69,9 +69,10 @@ pub struct JobProduct {
 /// Processes the waiting job files.
 ///
 /// # Errors
-/// Returns an error if there is nothing to do, jobs only waited, the worker's folder or the
-/// database cannot be used, or the run was cancelled. A job file that cannot be processed does not
-/// fail the run.
+/// Returns an error if there is nothing to do, if a job waited and none was done or failed, if the
+/// worker's folder or the database cannot be used, if a result cannot be staged, or if the run was
+/// cancelled or timed out. A job file that cannot be processed does not fail the run. If the
+/// settings name an event, also returns the errors of handling the event.
 pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobError> {
     let worker = Worker::of(ctx.files.root(), &spec.worker_dir)
         .map_err(|why| JobError::failed(Class::Environment, why))?;
@@ -143,7 +144,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
         };
         return Err(JobError::Nothing(why));
     }
-    // A run in which jobs only waited is deferred. Otherwise, a worker would repeat it at once.
+    // A run in which a job waited and none was done or failed is deferred. Otherwise, a worker
+    // would repeat the run immediately.
     if let (0, 0, Some((until, why))) = (reported.done, reported.failed, reported.waits.take()) {
         return Err(JobError::Wait { until, why });
     }
@@ -167,8 +169,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &CuratorSpec) -> Result<Finished, JobErr
     Ok(finished)
 }
 
-/// Returns whether the database has settled a run. A run without a row in the database is
-/// considered over.
+/// Returns whether a run is settled. A run without a row in the database is also considered over.
 fn is_over(ctx: &Context<'_>, run: &str) -> bool {
     let Ok(run) = run.parse::<RunId>() else {
         return true;
@@ -203,8 +204,9 @@ struct RunCounts {
     last_error: Option<String>,
     /// The time until which a job waits, with the reason.
     waits: Option<(Timestamp, String)>,
-    /// The jobs whose results are staged. `made` contains their files.
+    /// The jobs whose results are staged.
     claimed: Vec<Claimed>,
+    /// The artifacts of those jobs, with their redacted content.
     made: Vec<(String, String)>,
 }
 

@@ -34,7 +34,7 @@ pub const MARK: &str = "generated_by";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seed {
     pub origin: SeedOrigin,
-    /// The text of the open point, cut to `LONGEST` characters.
+    /// The open point's text, truncated to `LONGEST` characters.
     pub text: String,
 }
 
@@ -143,7 +143,7 @@ pub fn seeds(note: &LintNote) -> Vec<Seed> {
 /// Returns the seeds that differ sufficiently from the strings in `there` and from earlier seeds.
 pub fn fresh(seeds: Vec<Seed>, there: &[String]) -> Vec<Seed> {
     let known: Vec<near::Sets> = there.iter().map(|text| near::Sets::of(text)).collect();
-    // An idea of any length may quote the line.
+    // The similarity to a long idea is low even if the idea quotes the seed.
     let plain: Vec<String> = there.iter().map(|text| squeezed(text)).collect();
     let mut kept: Vec<(Seed, near::Sets)> = Vec::new();
     for seed in seeds {
@@ -171,9 +171,9 @@ fn squeezed(text: &str) -> String {
 /// Drafts ideas from the open points of notes and of the memory.
 ///
 /// # Errors
-/// Returns an error if the source does not exist or was written by runner, if there is neither a
-/// notes folder nor an open point from a session, if the database cannot be used, or if the run was
-/// cancelled.
+/// Returns an error if the source does not exist or is inside a folder that this job does not read,
+/// if there is neither a notes folder nor an open point from a session, if the database cannot be
+/// used, or if the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,

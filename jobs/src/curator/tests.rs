@@ -98,7 +98,7 @@ fn finish(worker: &Worker, claimed: &Claimed) {
     fs::remove_file(worker.path("processing").join(&name)).unwrap();
 }
 
-/// Replaces the owner of a claim with a dead process.
+/// Replaces a claim's owner with a dead process.
 fn kill(worker: &Worker, id: &str) {
     let path = worker.path("processing").join(format!("{id}.owner"));
     let text = fs::read_to_string(&path).unwrap();
@@ -271,7 +271,7 @@ fn invalid_job_files_move_to_failed() {
         ("secret", text(good, &token, "").into_bytes(), "there is no kind"),
         ("unlisted", text(good, "dream-seed", "").into_bytes(), "not among those"),
         ("climbs", text("../../../etc/x", "lint-wiki", "").into_bytes(), "not of the form"),
-        ("other", text(good, "lint-wiki", "").into_bytes(), "not its file's name"),
+        ("other", text(good, "lint-wiki", "").into_bytes(), "does not match its file's name"),
         ("large", vec![b' '; 70_000], "has 70000 bytes"),
         (
             good,
@@ -300,7 +300,7 @@ fn invalid_job_files_move_to_failed() {
         let audit = fs::read_to_string(worker.path("logs/audit.md")).unwrap();
         assert!(!audit.contains(&token), "{audit}");
     }
-    // Entries that are not plain files.
+    // Entries that are not plain files are moved without being followed.
     let (folder, worker) = place();
     worker.enqueue(CuratorJobKind::LintWiki, None, 0, now()).unwrap();
     let secret = folder.path().join("secret");
@@ -413,7 +413,8 @@ fn event_loop_ends_when_budget_is_spent() {
             match events::spend(&worker, &id, now()) {
                 Ok(left) => {
                     calls += 1;
-                    // Half rounded up, half rounded down, more than is left, and nothing.
+                    // The children request half of the rest (rounded up, then down), more than the
+                    // rest, and nothing.
                     for want in [left.div_ceil(2), left / 2, left + 1, 0] {
                         if let Ok(child) = events::raise(&worker, wish(want), Some(&id), now()) {
                             open.push(child.id);
@@ -472,7 +473,7 @@ fn tree(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// Returns the files that the folder must contain once the shown plan has been executed.
+/// Returns the files that the folder must contain after the shown plan has been executed.
 fn as_shown(
     worker: &Worker,
     shown: &compact::CompactionPlan,

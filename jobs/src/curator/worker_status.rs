@@ -1,4 +1,5 @@
-//! Writes the worker's status to `logs/status.json` and its audit log to `logs/audit.md`.
+//! Reads and writes the worker's status (`logs/status.json`), and writes its audit log
+//! (`logs/audit.md`).
 
 use std::fs;
 use std::io;
@@ -24,7 +25,7 @@ pub enum WorkerState {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerStatus {
     pub pid: u32,
-    /// The start time of the process, in the kernel's ticks since boot.
+    /// The process's start time, in clock ticks since boot.
     pub pid_start: u64,
     /// The id of the boot for which the process id is valid.
     #[serde(default)]
@@ -33,7 +34,7 @@ pub struct WorkerStatus {
     pub started_at: Timestamp,
     pub updated_at: Timestamp,
     pub state: WorkerState,
-    /// The id of the job in progress.
+    /// The id of the job in progress, if any.
     pub current_job: Option<String>,
     /// The number of jobs that were started in the last 60 minutes.
     pub done_this_hour: u32,
@@ -93,7 +94,7 @@ impl WorkerStatus {
     }
 }
 
-/// Maximum length of a line of the audit log, in characters.
+/// Maximum length of a line in the audit log, in characters.
 const LINE: usize = 2_000;
 
 /// Appends lines to the audit log.

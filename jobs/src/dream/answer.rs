@@ -2,8 +2,7 @@
 //! idea.
 //!
 //! This module must never accept a reply's statement as a fact: it looks up each reference and each
-//! quotation. A claim that does not hold is struck completely, so that no figure in a report
-//! includes it.
+//! quotation. A proposal whose claim does not hold is replaced by one that keeps the idea.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,7 @@ use crate::{Context, JobError};
 
 /// Maximum length of a reply in bytes, unless the number of shown ideas allows more.
 const LONGEST_REPLY: usize = 4 * 1024 * 1024;
-/// Bytes allowed for each shown idea, if their sum is larger than [`LONGEST_REPLY`].
+/// Bytes allowed for each shown idea, if the sum is larger than [`LONGEST_REPLY`].
 const PER_ANSWER: usize = 1024;
 /// The recording key for the open archives and merges of earlier passes.
 const OPEN: &str = "open-moves";
@@ -48,8 +47,8 @@ pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), String> {
 }
 
 /// Returns the elements of a reply: those of its JSON array, of `proposals` in its JSON object, or
-/// of all arrays in its text. In the text, the elements of a later array come first, so that a
-/// final answer has priority over a draft.
+/// of all arrays in its text. The elements of a later array in the text come first, so that a final
+/// answer has priority over a draft.
 pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     let given = match &reply.value {
         Some(Value::Array(elements)) => Some(elements),
@@ -94,7 +93,7 @@ pub(super) fn none_good(refused: &[Refused], advice: &str) -> JobError {
     )
 }
 
-/// Restores the rule's wording where the answer repeats the rule's hashes.
+/// Restores the rule's full evidence if the answer repeats the rule's shortened evidence.
 pub(super) fn worded(
     judged: &ClassifiedIdeas,
     proposal: Proposal,
@@ -117,7 +116,10 @@ pub(super) struct Checks<'a> {
     pub(super) open: Vec<Vec<String>>,
 }
 
-/// Returns the targets of the archives and merges that are awaiting a decision.
+/// Returns the targets of the archives and merges from earlier passes that are awaiting a decision.
+///
+/// # Errors
+/// Returns a failure of class `environment` if the proposals cannot be read.
 pub(super) fn open_moves(
     ctx: &Context<'_>,
     spec: &DreamSpec,
@@ -144,7 +146,7 @@ impl Checks<'_> {
     pub(super) fn apply(&self, proposals: Vec<Proposal>) -> (Vec<Proposal>, usize) {
         let mut struck = 0;
         // An idea that is merged or archived cannot be the destination of a merge. A new answer
-        // about an idea replaces the earlier proposal about it.
+        // about an idea replaces the open proposal about the same idea.
         let answered: BTreeSet<&String> = proposals.iter().map(|it| &it.targets[0]).collect();
         let open = self.open.iter().filter(|targets| !answered.contains(&targets[0]));
         let (mut moving, mut receiving) = (BTreeSet::new(), BTreeSet::new());
@@ -245,9 +247,7 @@ impl Checks<'_> {
             let commits = offered.iter().map(|it| self.room.commit(it).hash.as_str());
             return match self.excerpts.contain(quote, commits) {
                 true => Ok(()),
-                false => {
-                    Err("the line that it quotes is not in the changes of the commit".to_owned())
-                }
+                false => Err("the line that it quotes is not in the commit's changes".to_owned()),
             };
         }
         let decided = |it: &Candidate| {
@@ -265,18 +265,19 @@ impl Checks<'_> {
     }
 }
 
-/// Replaces a proposal whose claim does not hold.
+/// Replaces a proposal whose claim does not hold with one that keeps the idea as a sidenote.
 fn strike(proposal: Proposal, why: &str, offer: &Offer) -> Proposal {
     let rationale = format!("kept because the claim does not hold: {why}");
     Proposal {
-        evidence: "none: the claim of the answer was struck".to_owned(),
+        evidence: "none: the answer's claim was struck".to_owned(),
         rationale: proposal::clean(&rationale, proposal::LONGEST),
         confidence: Confidence::Low,
         ..proposal.retargeted(IdeaStatus::Sidenote, Action::Keep, offer)
     }
 }
 
-/// Keeps an idea whose archive or merge is uncertain; the evidence names the candidate.
+/// Changes an uncertain archive or merge to a proposal that keeps the idea. The evidence names the
+/// candidate.
 fn perhaps(mut proposal: Proposal, offer: &Offer) -> Proposal {
     if !matches!(proposal.action, Action::Archive | Action::Merge) {
         return proposal;

@@ -157,7 +157,8 @@ fn ends_the_run(error: &JobError) -> bool {
 }
 
 impl Answers {
-    /// Asks one question and keeps the usable proposals. Returns the problems with the reply.
+    /// Asks one question and keeps the usable proposals. Returns the problems with the reply. An
+    /// error from the backend or the budget is recorded in `error`.
     fn batch(
         &mut self,
         ctx: &mut Context<'_>,
@@ -167,7 +168,7 @@ impl Answers {
     ) -> Result<Vec<String>, JobError> {
         let offer = offer_of(offer, batch);
         self.requests += 1;
-        // The first question about an idea has already been charged for it.
+        // The first question about an idea has already been charged as one idea.
         let (problems, ideas) = match attempt {
             Attempt::First => (&[][..], batch.len() as u64),
             Attempt::Second { problems } => (problems, 0),
@@ -193,7 +194,7 @@ impl Answers {
         Ok(self.take(batch, checked(&reply, batch.len(), &offer)))
     }
 
-    /// Extracts the proposals from a reply, and returns any problems with it.
+    /// Adds the content of a checked reply, and returns any problems with the reply.
     fn take(&mut self, batch: &[&ClassifiedIdea], reply: CheckedReply) -> Vec<String> {
         self.asked.extend(batch.iter().map(|one| one.path.clone()));
         let problems = reply.refused.iter().map(|refused| refused.why.clone()).collect();

@@ -20,7 +20,7 @@ use crate::evidence::neighbours::{MOST, Note, neighbours};
 use crate::evidence::{Evidence, Neighbour, ProjectEvidence, places};
 use crate::session_notes::SessionNote;
 
-/// Number of an idea's neighbours to offer as merge destinations.
+/// Maximum number of an idea's neighbours to offer as merge destinations.
 pub const OFFERED_NEIGHBOURS: usize = 5;
 /// Maximum length of a neighbour's text to show, in bytes.
 pub const PER_NEIGHBOUR: usize = 1500;
@@ -72,7 +72,7 @@ pub struct ClassifiedIdeas {
 pub type Born<'a> = &'a dyn Fn(&str) -> Option<i64>;
 
 impl ClassifiedIdea {
-    /// Returns the search text for session notes: the title and the first paragraph.
+    /// Returns the text to search session notes for: the title and the first paragraph.
     pub fn gist(&self) -> String {
         let stem = places::stem(&self.path);
         format!("{} {}", markdown::title(&self.text, stem), markdown::summary(&self.text, GIST))
@@ -98,9 +98,8 @@ impl ClassifiedIdeas {
 }
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
-/// added to `troubles`; ideas that no longer fit into [`TEXTS`] wait for another pass. `born`
-/// returns a time at which an idea did not exist yet, in seconds since the epoch, and `compared`
-/// compares the candidates with the project's other notes.
+/// added to `troubles`. The first idea that does not fit into [`TEXTS`], and all ideas after it,
+/// wait for another pass. `compared` compares the candidates with the project's other notes.
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
@@ -180,10 +179,9 @@ fn note<'a>(idea: &'a Idea, text: &'a str) -> Note<'a> {
 
 type OtherIdeas<'a> = (&'a Idea, String, Digest);
 
-/// Reads the ideas that were not selected, up to the limits. If a limit was reached, also returns
-/// the number of ideas that were read and the total number of ideas that were not selected. An idea
-/// that cannot be read is skipped: either the inventory has already reported it, or the next one
-/// will.
+/// Reads the other ideas, which are not in `texts`, up to the limits. If a limit was reached, also
+/// returns the number of ideas that were read and the total number of other ideas. An idea that can
+/// no longer be read is skipped.
 fn others<'a>(
     ideas: &'a [Idea],
     texts: &[(&Idea, String, Stat, Digest)],
@@ -208,8 +206,8 @@ fn others<'a>(
 
 /// Determines which idea each selected idea may be merged into. If two selected ideas match, the
 /// smaller one is merged into the larger; if their sizes are similar, the newer one is merged into
-/// the older. Two ideas are never merged into each other. If only one of them was selected, that
-/// one is merged into the other.
+/// the older. Two ideas are never merged into each other. If only one of two matching ideas was
+/// selected, it is merged into the other idea.
 fn destinations(
     texts: &[(&Idea, String, Stat, Digest)],
     near: &BTreeMap<String, Vec<Neighbour>>,
@@ -236,7 +234,7 @@ fn destinations(
             into.insert((*path).to_owned(), best.path.clone());
         }
     }
-    // A merge into an idea that is itself merged would form a cycle or change an archived idea.
+    // A merge into an idea that is itself merged would change an archived idea.
     let moving: BTreeSet<String> = into.keys().cloned().collect();
     into.retain(|_, destination| !moving.contains(destination));
     into

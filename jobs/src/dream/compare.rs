@@ -1,9 +1,9 @@
 //! Compares the candidates for an idea with the other notes of the project, if that may change the
 //! rule's verdict. Notes that are no longer ideas are compared too: a commit that implemented an
-//! archived idea must not archive a sibling of that idea.
+//! archived idea must not cause a sibling of that idea to be archived.
 //!
-//! The comparison is all or nothing: if one note were left out, the commit that implemented it
-//! could archive another idea. This module must never read a note unless a verdict depends on it.
+//! The comparison is all or nothing: if one note were left out, its commit could cause another idea
+//! to be archived. This module must never read a note unless a verdict depends on it.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -21,7 +21,7 @@ use crate::evidence::neighbours::MOST;
 use crate::evidence::other_notes::NoteFits;
 use crate::evidence::{Evidence, ProjectEvidence};
 
-/// Maximum number of other notes to read for one pass.
+/// Maximum number of notes to compare in one pass.
 pub const OTHERS: usize = 5000;
 /// The recording key for the notes that are no longer ideas.
 const SETTLED: &str = "settled notes";
@@ -76,7 +76,8 @@ impl<'a> OtherNotes<'a> {
         self.fits.get()?.as_ref().err().cloned()
     }
 
-    /// Returns the fits of all notes, or `None` if there are too few notes for a comparison.
+    /// Reads all notes and returns the commits' fits, or `None` if there are too few notes for a
+    /// comparison.
     ///
     /// # Errors
     /// Returns why the notes cannot be compared: one of them cannot be read, or there are more than
@@ -107,11 +108,11 @@ struct SettledNotes {
     promoted: BTreeSet<String>,
 }
 
-/// Returns all notes of the project at `root`, whose ideas are in `inventory`. A replayed run takes
-/// the notes that are no longer ideas from its recording.
+/// Returns the paths of all notes of the project at `root`. The ideas come from `inventory`. A
+/// replayed run reads the other paths from its recording.
 ///
 /// # Errors
-/// Returns which note cannot be read, and why.
+/// Returns a message if a note cannot be read or the recording is unusable.
 pub fn all_notes(
     root: &Path,
     spec: &DreamSpec,

@@ -22,7 +22,8 @@ pub struct Decision {
     /// `accepted`, `rejected`, `amended`, `skipped` or `undone`. A value introduced by a later
     /// version is also a decision.
     pub decision: String,
-    /// The action that was carried out, in the contract's terms.
+    /// The action that was carried out or, if the proposal was rejected or skipped, the proposed
+    /// action.
     #[serde(default)]
     pub action: String,
     /// The time of the decision, in RFC 3339.
@@ -31,7 +32,7 @@ pub struct Decision {
     /// The user's note on the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The hash of the content the decision was about. Without a hash, the decision applies to any
+    /// The hash of the content that was triaged. Without a hash, the decision applies to any
     /// content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets_hash: Option<String>,
@@ -96,12 +97,12 @@ impl Decisions {
                 Some(serde_json::Value::String(hash)) => Some(hash.clone()),
                 Some(_) => continue,
             };
-            let (Some(id), Some(word)) = (text("proposal_id"), text("decision")) else {
+            let (Some(id), Some(decision)) = (text("proposal_id"), text("decision")) else {
                 continue;
             };
             let line = Decision {
                 proposal_id: id.to_owned(),
-                decision: word.to_owned(),
+                decision: decision.to_owned(),
                 action: text("action").unwrap_or_default().to_owned(),
                 at: text("at").unwrap_or_default().to_owned(),
                 note: text("note").map(str::to_owned),
@@ -123,14 +124,14 @@ impl Decisions {
         self.of(id, Some(targets_hash)).is_some()
     }
 
-    /// Returns the latest decision in force on a proposal with this content or, without a hash,
+    /// Returns the latest decision in effect on a proposal with this content or, without a hash,
     /// with any content. Returns `None` if the proposal is undecided.
     pub fn of(&self, id: &str, targets_hash: Option<&str>) -> Option<&Decision> {
         let all = self.by_id.get(id)?;
         all.iter().rev().find(|one| one.covers(targets_hash))
     }
 
-    /// Returns the ids that begin with `prefix` and have a decision in force.
+    /// Returns the ids that begin with `prefix` and have a decision in effect.
     pub fn ids<'s>(&'s self, prefix: &'s str) -> impl Iterator<Item = &'s str> {
         let from = self.by_id.range(prefix.to_owned()..);
         from.take_while(move |(id, _)| id.starts_with(prefix))

@@ -28,8 +28,8 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Selects unchanged ideas as well, after the others, up to `max` ideas in total. Does not
-    /// select an idea for which `is_parked` returns true.
+    /// Appends these unchanged ideas to the selection, up to `max` ideas in total. An idea for
+    /// which `is_parked` returns true is not selected.
     pub fn add(&mut self, unchanged: Vec<usize>, is_parked: impl Fn(usize) -> bool, max: usize) {
         let (parked, unchanged): (Vec<usize>, Vec<usize>) =
             unchanged.into_iter().partition(|at| is_parked(*at));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn changed_ideas_are_ordered_by_last_surfaced() {
+    fn changed_ideas_are_least_recently_shown_first() {
         let ideas = ["a", "b", "c", "d", "e"].map(|name| idea(&format!("{name}.md"), name));
         let file = [
             entry("a.md", "a", "2026-01-01T00:00:00Z"),

@@ -1,10 +1,10 @@
 //! Finds signs that someone is working on the project, so that a pass does not interfere.
 //!
-//! The module gathers facts for admission but does not judge them. The facts are an unfinished git
-//! operation, changes that git reports below the dream's paths and, once the changed ideas are
-//! known, any ideas saved very recently. The module must never write, and never count runner's own
-//! files as work in progress: git ignores the state, the proposals and the decisions, and the edits
-//! made by accepted proposals are recognized by their content.
+//! The signs are an unfinished git operation, changes that git reports below the dream's paths and,
+//! once the changed ideas are known, any ideas saved very recently. The module must never write.
+//! Unless the setting `dirty` is `strict`, it must never treat runner's own edits as work in
+//! progress: git ignores the state, the proposals and the decisions, and the edits made by accepted
+//! proposals are recognized by their content.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -67,7 +67,7 @@ pub fn dirty(git: &Git, spec: &DreamSpec) -> Result<Vec<String>, JobError> {
     Ok(found)
 }
 
-/// Removes the files that are still as an accepted proposal left them.
+/// Removes the files that still have the content that the latest decision or undo gave them.
 fn without_own(
     root: &Path,
     spec: &DreamSpec,
@@ -84,9 +84,9 @@ fn without_own(
     Ok(())
 }
 
-/// Finds the selected ideas that were saved within the quiet time. Returns the time when the quiet
-/// time of the last of them ends, and their names. Returns `None` if there are no such ideas. A
-/// modification time far in the future is ignored.
+/// Finds the selected ideas that were saved less than `quiet_minutes` ago. Returns the time when
+/// the last of these quiet times ends, and the ideas' names. Returns `None` if there are no such
+/// ideas. A modification time far in the future is ignored.
 pub(super) fn just_changed(
     ideas: &[Idea],
     selected: &[usize],

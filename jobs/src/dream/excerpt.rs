@@ -25,8 +25,8 @@ const QUOTE: usize = 8;
 pub(super) struct Excerpts(BTreeMap<String, String>);
 
 impl Excerpts {
-    /// Reads the changes of these commits, except those that touch more than [`BROAD`] files. If
-    /// git exits with an error, the commits of that git command are left out.
+    /// Reads the changes of these commits, except those that touch no files or more than [`BROAD`]
+    /// files. If git exits with an error, the commits of that git command are left out.
     ///
     /// # Errors
     /// Returns any other [`GitError`].
@@ -73,7 +73,7 @@ impl Excerpts {
                 }
                 continue;
             }
-            // The header of a file precedes its first hunk and also has lines that begin with these
+            // The lines of a file's header, before its first hunk, may also begin with these
             // characters.
             in_hunk |= line.starts_with("@@");
             let content = in_hunk && line.starts_with(['+', '-', ' ']);

@@ -1,4 +1,4 @@
-//! A pass that is answered by a program that runner does not start.
+//! A pass whose answer comes from a program that runner does not start.
 //!
 //! ```text
 //! runner dream delta ──> request, and a record of what it offered ──> the program
@@ -80,7 +80,7 @@ impl ExternalRequests {
         cache.join(format!("dream-requests-{}.json", spec.folders_digest()))
     }
 
-    /// Reads the record. A missing or damaged file contains no requests.
+    /// Reads the record. A missing or damaged file yields no requests.
     pub fn load(cache: &Path, spec: &DreamSpec) -> Self {
         let bytes = read_host(Self::path(cache, spec), DOCUMENT).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
@@ -108,8 +108,8 @@ impl ExternalRequests {
         self.0.retain(|request| request.id != id);
     }
 
-    /// Drops each request whose ideas have all been settled, changed or removed since. If the
-    /// project cannot be read, all requests are kept.
+    /// Drops each request whose ideas have all been settled, changed or removed since the request.
+    /// If the state or the proposals cannot be read, all requests are kept.
     pub fn prune(&mut self, root: &Path, spec: &DreamSpec) {
         let bytes = read_host(root.join(spec.state_path()), RECORD).unwrap_or_default();
         let (Ok(state), Ok(reader), Ok(proposals)) = (
@@ -135,8 +135,8 @@ impl ExternalRequests {
 }
 
 impl ExternalRequest {
-    /// Creates the record of a request, or returns `None` if `offer` lacks a part, such as
-    /// the content digests.
+    /// Creates the record of a request, or returns `None` if `offer` lacks a part, such as the
+    /// content digests.
     pub fn new(offer: &Value, at: Timestamp) -> Option<Self> {
         let mut offered: Offered = serde_json::from_value(offer.clone()).ok()?;
         // The order depends on when the ideas were last shown, which must not affect the id.
@@ -178,7 +178,7 @@ impl ExternalRequest {
 }
 
 impl Offered {
-    /// Adds the content digests of an offer to the offer of its request.
+    /// Adds the content digests of `offer` to the offer in its request.
     pub(super) fn note(offer: &Offer, request: &mut Value) {
         request[DIGESTS] = json!(offer.digests);
     }
@@ -194,7 +194,7 @@ pub struct Submission {
 }
 
 impl Submission {
-    /// Pairs an answer with its request.
+    /// Pairs an answer with its request and with the decisions made since the request.
     ///
     /// # Errors
     /// Returns an error if the proposals in the project cannot be read.
@@ -216,10 +216,11 @@ impl Submission {
         write_atomic(file, &bytes, 0o600)
     }
 
-    /// Reads the submission that this run was given, or returns `None` if a backend answers.
+    /// Reads the submission for this run, or returns `None` if a backend answers.
     ///
     /// # Errors
-    /// Returns a failure of class `environment` if the submission cannot be read.
+    /// Returns a failure of class `environment` if the submission cannot be read, and of class
+    /// `internal` if the recording that is replayed does not contain it.
     pub(super) fn read(ctx: &Context<'_>, spec: &DreamSpec) -> Result<Option<Self>, JobError> {
         let Some(file) = &spec.submission else { return Ok(None) };
         if ctx.recording.replays() {
@@ -236,7 +237,7 @@ impl Submission {
         Ok(Some(submission))
     }
 
-    /// Returns the ideas of the request that still need an answer, by index.
+    /// Returns the indices of the request's ideas that still need an answer.
     pub(super) fn select(&self, ideas: &[Idea], state: &DreamState<'_>) -> Vec<usize> {
         let shown: BTreeSet<&str> = self.sources().iter().map(String::as_str).collect();
         let is_open = |idea: &Idea| {
@@ -342,7 +343,7 @@ mod tests {
         let backend = json!({"sources": ["ideas/a.md"], "destinations": [], "neighbours": {}, "candidates": {}});
         assert!(
             ExternalRequest::new(&backend, Timestamp::UNIX_EPOCH).is_none(),
-            "the offer has no content digests"
+            "an offer without content digests is not recorded"
         );
     }
 }

@@ -40,7 +40,7 @@ const VERBS: &str = "\
 /// Words in a sentence that asks for something without beginning with a verb.
 const WISHES: &str = "cannot can't could lack lacks missing must need needed needs ought please \
     should todo want wanted wants wish would";
-/// Pairs of words that often introduce a requested feature: "a way to…", "support for…".
+/// Pairs of words that often introduce a requested feature, such as "way to" and "support for".
 const FEATURES: &str = "ability to|command for|command to|flag for|flag to|instead of|mode for|\
     no way|option for|option to|support for|there's no|way to";
 /// First-person words, which are typical of an author who describes past events.
@@ -65,16 +65,17 @@ pub struct Features {
     pub asking: usize,
     /// Number of headings that mark an idea as meant for publication.
     pub publishing: usize,
-    /// Number of headings that mention a phase or a milestone.
+    /// Number of headings that begin with "phase", "milestone" or "stage".
     pub phases: usize,
     /// Number of list items.
     pub items: usize,
     /// Numbers of ticked and of unticked check boxes.
     pub boxes: (usize, usize),
-    /// Number of list items and sentences that begin with one of `VERBS`, including the title.
+    /// Number of list items and sentences that begin with one of `VERBS`, plus one if the title
+    /// does.
     pub verbs: usize,
-    /// Number of lines that ask for something, including the title. Such a line begins with one of
-    /// `VERBS`, or contains one of `WISHES` or `FEATURES`.
+    /// Number of lines other than headings that ask for something, plus one if the title does. Such
+    /// a line begins with one of `VERBS`, or contains one of `WISHES` or `FEATURES`.
     pub requests: usize,
     /// Share of first-person words in the text, from 0 to 1.
     pub telling: f64,
@@ -104,7 +105,7 @@ impl Features {
         found.parent =
             ["spec", "parent", "plan_for"].iter().find_map(|key| doc.get(key)).and_then(a_document);
         let mut in_code = false;
-        let mut reported = 0;
+        let mut first_person = 0;
         for (number, line) in doc.body().lines().enumerate() {
             let line = line.trim();
             if line.starts_with("```") || line.starts_with("~~~") {
@@ -116,13 +117,13 @@ impl Features {
             if number < HEAD {
                 found.head(line);
             }
-            reported += line
+            first_person += line
                 .split(|c: char| !c.is_alphanumeric() && c != '\'')
                 .filter(|word| is_in(TELLING, &word.to_lowercase()))
                 .count();
             found.line(line);
         }
-        found.telling = reported as f64 / found.words.max(1) as f64;
+        found.telling = first_person as f64 / found.words.max(1) as f64;
         found.verbs += usize::from(begins_with_verb(&title));
         // A title that is also a line of the text has already been counted.
         if !doc.body().lines().any(|line| line.trim() == title) {
@@ -193,7 +194,7 @@ impl Features {
         }
     }
 
-    /// Returns whether the idea's task list is in use and not complete. A list with no ticked boxes
+    /// Returns whether the idea has both ticked and open check boxes. A list without ticked boxes
     /// proves nothing, because few authors come back to tick them.
     pub fn half_ticked(&self) -> bool {
         self.boxes.0 > 0 && self.boxes.1 > 0
@@ -219,7 +220,7 @@ impl Features {
     }
 }
 
-/// Number of lines at the top where an idea may declare its status and parent.
+/// Number of lines at the top of the body in which an idea may declare its status and parent.
 const HEAD: usize = 6;
 
 /// Returns whether a list of words, separated by spaces, contains a word.

@@ -6,7 +6,7 @@
 //!                              └─no──> read ──> idea | runner's own | trouble
 //! ```
 //!
-//! An inventory must never open a file twice or keep its text. For 100,000 unchanged ideas, it only
+//! An inventory must never open a file twice or keep its text. If no idea has changed, it only
 //! walks the tree and compares stat data.
 
 use std::io::Read;
@@ -44,7 +44,7 @@ pub struct Inventory {
     pub ideas: Vec<Idea>,
     /// The files that could not be read as ideas, sorted by path.
     pub troubles: Vec<WalkProblem>,
-    /// Number of files that were left out because runner wrote them.
+    /// Number of files that were left out because runner wrote them and the user did not edit them.
     pub own: usize,
     /// Number of files for which the cache had no valid entry.
     pub read: usize,
@@ -132,13 +132,13 @@ fn what_is(bytes: &[u8]) -> CachedFile {
 /// own, because someone may have changed it.
 pub fn is_own(text: &str) -> bool {
     let doc = front_matter::split(text);
-    let says = |key: &str| {
+    let is_runner = |key: &str| {
         doc.get(key).is_some_and(|value| {
             let rest = value.strip_prefix("runner");
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
         })
     };
-    if !says("generated_by") && !says("provenance") {
+    if !is_runner("generated_by") && !is_runner("provenance") {
         return false;
     }
     doc.get("body_sha256").is_some_and(|sum| sum == Digest::of(doc.body().as_bytes()).to_string())
@@ -171,7 +171,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Opens the project's folder. Files of more than `most` bytes are refused.
+    /// Opens the project's folder. The reader refuses files of more than `most` bytes.
     ///
     /// # Errors
     /// Returns an error if the folder cannot be opened.
@@ -189,7 +189,9 @@ impl Reader {
     /// Returns the content of an idea and its stat data at the time of the read.
     ///
     /// # Errors
-    /// Returns why the idea could not be read, in the form used by [`WalkProblem`].
+    /// Returns [`ReadProblem::Gone`] if the idea does not exist. Returns
+    /// [`ReadProblem::Unreadable`] if the idea is not a regular file, is too long or cannot be
+    /// read, or if the recording that is replayed does not contain it.
     pub fn read(&self, path: &str) -> Result<(Vec<u8>, Stat), ReadProblem> {
         let (bytes, stat, _) = self.inspect(path)?;
         Ok((bytes, stat))
@@ -348,18 +350,18 @@ mod tests {
 
     #[test]
     fn only_unmodified_generated_files_are_own() {
-        let says = |line: &str| {
+        let own_with = |line: &str| {
             let sum = Digest::of(b"x");
             is_own(&format!("---\n{line}\nbody_sha256: {sum}\n---\nx"))
         };
-        assert!(says("generated_by: runner"));
-        assert!(says("provenance: runner dream 0.1"));
+        assert!(own_with("generated_by: runner"));
+        assert!(own_with("provenance: runner dream 0.1"));
         for other in ["runners", "runner-up", "runner's friend", "runner, and me", "me"] {
-            assert!(!says(&format!("provenance: {other}")), "{other}");
+            assert!(!own_with(&format!("provenance: {other}")), "{other}");
         }
         assert!(!is_own("generated_by: runner\n"));
         let unsummed = "---\ngenerated_by: runner\n---\nx";
-        assert!(!is_own(unsummed), "somebody may have edited it");
+        assert!(!is_own(unsummed), "without a digest, someone may have edited the text");
         let sum = Digest::of(b"body\n");
         assert!(is_own(&format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nbody\n")));
         assert!(!is_own(&format!(

@@ -33,8 +33,8 @@ pub(super) fn changed_meanwhile<'a>(
         .collect()
 }
 
-/// Returns the proposals to publish: those about unchanged content that are still undecided. Counts
-/// the others in `reported`.
+/// Returns the proposals to publish: the undecided ones about unchanged content. Counts the others
+/// in `reported`.
 pub(super) fn undecided(
     proposals: Vec<Proposal>,
     changed: &BTreeSet<&str>,

@@ -1,4 +1,4 @@
-//! Guards against leaks: the files that a pass writes must never get into the repository's history.
+//! Guards against leaks: the files that a pass writes must never be committed to the repository.
 //!
 //! A target is accepted only if git ignores it, *and* git does not track it, *and* no part of its
 //! path is a link, *and* it is a plain file or does not exist yet. `git check-ignore` alone is not

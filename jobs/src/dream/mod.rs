@@ -92,11 +92,11 @@ const SEEN: &str = "seen";
 ///
 /// # Errors
 /// Returns [`JobError::Nothing`] if no idea needs an answer, and [`JobError::Wait`] if a selected
-/// idea has just been saved. Returns a failure of class `malformed` if the replies contain no valid
-/// proposal, of class `environment` if a setting, the submission or the state file is invalid or no
-/// selected idea can be read, and of class `guard` if a target is canonical or could be committed.
-/// Also returns git, database and file errors, and any backend or budget error that left no
-/// proposal. In all these cases nothing is published.
+/// idea has just been saved and the user did not start the run. Returns a failure of class
+/// `malformed` if the replies contain no valid proposal, of class `environment` if a setting, the
+/// submission or the state file is invalid or no selected idea can be read, and of class `guard` if
+/// a target is canonical or could be committed. Also returns git, database and file errors, and the
+/// backend or budget error of a pass without proposals. After an error, nothing is published.
 pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError> {
     spec.check()?;
     let file = StateFile::default();
@@ -163,8 +163,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &DreamSpec) -> Result<Finished, JobError
     let kept = undecided(proposals, &changed, &decisions(ctx, spec)?, &mut reported);
     reported.changed = changed.into_iter().map(str::to_owned).collect();
     ctx.files.stage(&proposals_path(&folder), pretty(&kept).as_bytes(), Expect::Absent)?;
-    // The user may have made decisions while the model was answering, and those entries must be
-    // kept.
+    // The user may have made decisions while the model was answering. Their entries must be kept.
     let (later_bytes, later) = state_file::read(ctx, spec)?;
     let text = if later == *file.expect(ctx, spec)? {
         state.with(&changes)
@@ -240,8 +239,8 @@ impl PassEvidence<'_> {
 /// A question and the number of ideas in it.
 pub(crate) type CountedRequest = (Request, u64);
 
-/// Returns the questions that a pass would ask, each with the number of ideas in it, and the notes
-/// on the evidence. Calls no backend and stores nothing.
+/// Returns the questions that a pass would ask, each with the number of ideas in it, and the report
+/// lines that are known before they are asked. Calls no backend and publishes nothing.
 pub(crate) fn questions(
     ctx: &mut Context<'_>,
     spec: &DreamSpec,
@@ -261,8 +260,8 @@ pub(crate) fn questions(
     Ok((requests, notes))
 }
 
-/// Returns the kind and the model of the backend that examines the ideas, or the name of the
-/// command that submits an answer.
+/// Returns the kind and the model of the backend that examines the ideas, or `runner dream submit`
+/// if another program examines them.
 fn backend_name(ctx: &Context<'_>, spec: &DreamSpec) -> String {
     if spec.submission.is_some() {
         return "runner dream submit".to_owned();
@@ -314,7 +313,7 @@ fn ground<'a>(
         room = Some(evidence);
     }
     if selection == Selection::Changed {
-        // Ideas deferred because of the limit, and ideas that are set aside, must be found again.
+        // The next pass must find the deferred ideas again.
         seen.head = head.filter(|_| delta.deferred == 0);
     }
     let backend = backend_name(ctx, spec);
@@ -404,11 +403,12 @@ fn remembered(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Quarantine, SeenEv
     })
 }
 
-/// Selects the ideas of a pass according to the settings, or takes them from a submission.
+/// Selects the ideas that a pass examines: those that the settings choose, or those of the
+/// submission that still need an answer. Selects none if the state covers all ideas.
 ///
 /// # Errors
-/// Returns an error if the idea that the settings name does not exist, or if no idea of a
-/// submission needs an answer.
+/// Returns a failure of class `environment` if the settings choose one idea and it does not exist,
+/// and [`JobError::Nothing`] if no idea of the submission needs an answer.
 fn choose(
     ideas: &[Idea],
     state: Option<&DreamState<'_>>,
@@ -444,18 +444,18 @@ fn choose(
     }
 }
 
-/// Formats a note that another backend examined the unchanged ideas, with the command that has them
-/// examined again.
+/// Formats a note that another backend examined the unchanged ideas, with the command to examine
+/// them again.
 fn by_another(other: &str, backend: &str, spec: &DreamSpec) -> String {
     let again = match spec.submission {
         Some(_) => "`runner dream delta --all` prints a request about them".to_owned(),
-        None => format!("`runner dream run --all` lets {backend} examine them"),
+        None => format!("`runner dream run --all` examines them with {backend}"),
     };
     format!("; {other} examined them; {again}")
 }
 
-/// Records the inputs of a pass. A pass with nothing to do is not recorded, so that recording does
-/// not slow it down.
+/// Records the list of ideas, the quarantine and the evidence seen by earlier passes. This is
+/// skipped for a pass with nothing to do, so that recording does not slow it down.
 fn note_inputs(
     ctx: &Context<'_>,
     survey: &inventory::Inventory,
@@ -469,7 +469,8 @@ fn note_inputs(
     }
 }
 
-/// Lists the ideas and reads the state. The state is `None` if it is known to cover all ideas.
+/// Lists the ideas and reads the state. Returns `None` for the state if a mark shows that the state
+/// file already covers every idea.
 fn inputs<'a>(
     (ctx, spec): (&Context<'_>, &DreamSpec),
     selection: Selection<'_>,
@@ -521,7 +522,8 @@ fn excerpts(
     Ok(Excerpts::read(&ctx.git, &grounded.room, &hashes)?)
 }
 
-/// Returns the title and the first paragraph of the project's README, or an empty string.
+/// Returns the title and the first paragraph of the project's README, or an empty string if the
+/// README is missing, blank or unreadable.
 fn about_project(ctx: &Context<'_>) -> String {
     const LONGEST_README: u64 = 256 * 1024;
     const PARAGRAPH: usize = 600;

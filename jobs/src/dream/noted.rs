@@ -1,6 +1,6 @@
-//! Adds the notes that coding sessions left about an idea to its evidence.
+//! Adds to each idea's evidence the notes that coding sessions left about the idea.
 //!
-//! Notes inform the user and the model. They must never change the rule-based answer, and a memory
+//! Notes inform the user and the model. They must never change the rule's verdict, and a memory
 //! that cannot be read never fails a pass.
 
 use std::collections::BTreeMap;
@@ -36,8 +36,8 @@ fn found(ctx: &Context<'_>, judged: &ClassifiedIdeas) -> Result<FoundNotes, Memo
     Ok(notes)
 }
 
-/// Adds to each idea the notes that sessions left about that idea. Returns the reason if the memory
-/// cannot be read.
+/// Adds the session notes to the shown ideas. If the memory cannot be read, adds none and returns
+/// the reason.
 pub(super) fn add(ctx: &Context<'_>, judged: &mut ClassifiedIdeas) -> Option<String> {
     let mut notes = match found(ctx, judged) {
         Ok(notes) => notes,

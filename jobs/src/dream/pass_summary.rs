@@ -1,7 +1,7 @@
 //! The human-readable report of a pass: headline, lines, figures, and why it is incomplete.
 //!
-//! This module only formats text. It must never leave out a proposal that was refused or dropped,
-//! or a file that could not be read: a silent omission is a bug.
+//! This module only formats text. It must never silently leave out a proposal that was refused or
+//! dropped, or a file that could not be read.
 
 use runner_engine::outcome::Class;
 use runner_text::counted;
@@ -193,14 +193,14 @@ impl PassSummary {
     }
 }
 
-/// Reports how many of runner's own files were left out. Returns `None` if there are none.
+/// Formats the number of runner's own files that were left out. Returns `None` if there are none.
 pub(super) fn left_out(own: usize) -> Option<String> {
     (own > 0)
         .then(|| format!("written by runner, so not treated as ideas: {}", counted(own, "file")))
 }
 
-/// Reports which ideas are set aside and how to select them again. Returns `None` if there are
-/// none.
+/// Lists the ideas that are set aside, and explains how to select them again. Returns `None` if
+/// there are none.
 pub(super) fn set_aside(parked: &[String]) -> Option<String> {
     if parked.is_empty() {
         return None;
@@ -227,7 +227,7 @@ pub(super) fn listed(troubles: &[WalkProblem]) -> String {
     text
 }
 
-/// Returns the error of a pass that could read none of the changed ideas.
+/// Returns the error of a pass that could read none of the selected ideas.
 pub(super) fn unreadable(selected: usize, troubles: &[WalkProblem]) -> JobError {
     let selected = counted(selected, "changed idea");
     let why = format!("none of {selected} could be read: {}", listed(troubles));

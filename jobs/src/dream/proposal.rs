@@ -1,9 +1,8 @@
 //! Proposals: their fields, their ids, and the checks on a reply.
 //!
 //! The elements of a reply are checked one by one against an [`Offer`] that was created before the
-//! question was asked. An invalid element never invalidates the others, and a value that was not
-//! offered appears nowhere except in the text of a refusal. This module must never take an id from
-//! a reply.
+//! question was asked. An invalid element never invalidates the others, and no proposal has a
+//! target that was not offered. This module must never take an id from a reply.
 
 use runner_text::counted;
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +42,7 @@ pub enum IdeaStatus {
 pub enum Action {
     /// Move the idea to the archived ideas.
     Archive,
-    /// Append the passages that the second target lacks to it, and archive the idea.
+    /// Append to the second target the passages that it lacks, and archive the idea.
     Merge,
     /// Turn the idea into a spec.
     Promote,
@@ -61,7 +60,7 @@ pub enum Action {
 pub enum Confidence {
     /// There is hardly any doubt.
     High,
-    /// The proposal is far more likely right than wrong.
+    /// The proposal is probably right.
     Med,
     /// The proposal may be right.
     Low,
@@ -173,7 +172,7 @@ pub struct CheckedReply {
     pub quotes: BTreeMap<String, String>,
 }
 
-/// The fields that a reply may have for one proposal; other fields are dropped.
+/// The fields of a proposal in a reply. Other fields are ignored.
 #[derive(Debug, Deserialize)]
 struct ReplyElement {
     targets: Vec<String>,
@@ -201,8 +200,8 @@ pub fn check(
     offer: &Offer,
 ) -> CheckedReply {
     let mut checked = CheckedReply::default();
-    // The map is keyed by idea. This also keeps the ids unique, even if a later check replaces the
-    // action of a proposal.
+    // Keying the map by idea also keeps the ids unique, even if a later check replaces a proposal's
+    // action.
     let mut seen: BTreeMap<String, String> = BTreeMap::new();
     for (index, element) in elements.into_iter().enumerate() {
         let proposal = element.and_then(|value| one(value, offer)).and_then(|(proposal, quote)| {
@@ -271,8 +270,11 @@ fn one(value: Value, offer: &Offer) -> Result<(Proposal, Option<String>), String
     Ok((proposal, quote))
 }
 
-/// Adds the separately listed commits to the evidence, so that they are looked up like everything
-/// else that the evidence cites.
+/// Adds the separately listed commits to the evidence, so that they are verified like the commits
+/// that the evidence cites.
+///
+/// # Errors
+/// Returns a message if there are more than [`COMMITS`] commits, or if one is not a hash.
 fn with_commits(commits: &[String], evidence: String) -> Result<String, String> {
     if commits.len() > COMMITS {
         return Err(format!("it names {} commits; at most {COMMITS} are allowed", commits.len()));
@@ -300,20 +302,19 @@ pub fn id(targets: &[String], status: IdeaStatus, action: Action) -> String {
     Digest::of(&text).short()
 }
 
-/// Returns the hash over the contents of the targets, in order.
 fn targets_hash(targets: &[String], offer: &Offer) -> String {
     hash_of(targets.iter().map(|target| offer.digests.get(target)))
 }
 
-/// Returns the hash over the contents of targets in order, in the form that proposals and decisions
-/// record.
+/// Returns the hash over the digests of a proposal's targets, in the form that proposals and
+/// decisions record. The hash depends on their order, and on which of them are missing.
 pub fn hash_of<'d>(digests: impl IntoIterator<Item = Option<&'d Digest>>) -> String {
     let digests: Vec<Option<&Digest>> = digests.into_iter().collect();
     Digest::of(&serde_json::to_vec(&digests).expect("digests serialize to JSON")).to_string()
 }
 
 impl Proposal {
-    /// Returns the proposal about the idea alone, with another status and action.
+    /// Returns the proposal without its destination, and with another status and action.
     #[must_use]
     pub(super) fn retargeted(mut self, status: IdeaStatus, action: Action, offer: &Offer) -> Self {
         self.targets.truncate(1);
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn proposals_beyond_the_offer_are_refused() {
+    fn invalid_or_unoffered_proposals_are_refused() {
         let merge = |targets: Value| {
             json!({"targets": targets, "status": "duplicate", "action": "merge", "evidence": "e",
                    "confidence": "high"})

@@ -1,6 +1,4 @@
 //! The files that a pass publishes: their paths, and the checks before anything is written.
-//!
-//! This module only reads.
 
 use runner_engine::outcome::Class;
 use serde_json::json;
@@ -12,7 +10,8 @@ use crate::{Context, JobError};
 /// The recording key for whether a folder exists.
 const TAKEN: &str = "taken";
 
-/// Checks that a pass's files would not overwrite canonical files and could not be committed.
+/// Checks that writing the proposals and the state would not overwrite canonical files, and that
+/// neither file could be committed.
 pub(super) fn check_targets(
     ctx: &Context<'_>,
     spec: &DreamSpec,

@@ -5,10 +5,10 @@
 //!                  a valid answer at any time: forgotten
 //! ```
 //!
-//! The file is in the project's cache and not in `state.json`, for three reasons: it describes
-//! answers and not ideas, it must also be updated when a pass fails and publishes nothing, and
-//! losing the file costs at most three more questions about each idea. This module must never park
-//! an idea silently: every pass names the parked ideas.
+//! The quarantine is a file in the project's cache and not part of `state.json`, for three reasons:
+//! it describes answers and not ideas, it must also be updated when a pass publishes nothing, and
+//! its loss costs at most three more questions about each idea. No idea is parked silently: every
+//! pass names the parked ideas.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ impl Quarantine {
         known.is_some_and(|known| known.answers >= PARKED_AFTER)
     }
 
-    /// Records that the reply had a valid answer about one idea.
+    /// Records that an idea got a valid answer.
     pub fn note_valid(&mut self, path: &str) {
         self.0.remove(path);
     }
@@ -82,7 +82,7 @@ impl Quarantine {
         self.0.insert(path.to_owned(), QuarantinedIdea { hash, answers, surfaced: now });
     }
 
-    /// Records that the reply had no valid answer about one idea with this content.
+    /// Records that an idea with this content got no valid answer.
     pub fn note_invalid(&mut self, path: &str, hash: Digest, now: Timestamp) {
         let before = self.0.remove(path).filter(|known| known.hash == hash);
         let answers = before.map_or(0, |known| known.answers).saturating_add(1);

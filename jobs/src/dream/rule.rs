@@ -39,39 +39,41 @@ pub const PERHAPS: f64 = 0.63;
 /// predecessors rarely stand out, because several commits resemble them.
 pub const STANDS_OUT: StandsOut = StandsOut { strength: 0.66, lead: 0.2, about: 0.7, content: 0.3 };
 /// Minimum figures for a commit whose subject is a paraphrase of the idea's title: the commit
-/// contains most of the title, and the idea contains the whole subject. Such a commit needs fewer
-/// of the idea's other terms, because the lines that it added may be few, generated or unreadable.
+/// contains most of the title, and the idea contains nearly the whole subject. Such a commit needs
+/// fewer of the idea's other terms, because the lines that it added may be few, generated or
+/// unreadable.
 pub const SAME_SUBJECT: SameSubject =
     SameSubject { named: 0.75, about: 0.95, words: 3, lead: 0.15 };
-/// Minimum figures for a commit that changed the places mentioned in an idea and whose whole
-/// subject is mentioned in the idea. Such a commit may describe part of the idea's title in other
-/// words. It is taken, with high confidence, to have implemented the idea unless another commit is
-/// weaker by less than [`RIVAL`]. A sibling of the work often changes the same places, so the
-/// commit must contain part of the title and most items of the idea.
+/// Minimum figures for a commit that changed the places mentioned in an idea and whose subject is
+/// mentioned almost completely in the idea. Such a commit may describe part of the idea's title in
+/// other words. It is taken, with high confidence, to have implemented the idea unless another
+/// commit is weaker by less than [`RIVAL`]. A sibling of the work often changes the same places, so
+/// the commit must contain part of the title and most items of the idea.
 pub const SAME_PLACES: SamePlaces =
     SamePlaces { strength: 0.55, named: 0.4, about: 0.95, share: 0.7, places: 2, unmet: 1.0 / 3.0 };
-/// Minimum figures for a commit that fits an idea clearly better than all other notes of the
-/// project. Such a commit is taken, with high confidence, to have implemented the idea even though
-/// it fits less well, unless another commit fits the idea nearly as well. Siblings and predecessors
-/// of the work often have a note of their own, which their commits fit better.
+/// Minimum figures for a commit that fits an idea clearly better than it fits any other note of the
+/// project. Such a commit is taken, with high confidence, to have implemented the idea even at a
+/// lower strength, unless another commit fits the idea nearly as well. Siblings and predecessors of
+/// the work often have a note of their own, which their commits fit better.
 pub const ONLY_HERE: OnlyHere =
     OnlyHere { strength: 0.45, named: 0.3, about: 0.65, content: 0.1, lead: 0.12, notes: 0.16 };
-/// Added to [`DONE`] for an idea that calls itself a draft or a proposal. An idea that calls itself
-/// done gets no lower threshold, because anyone can write that.
+/// Added to [`DONE`] for an idea that declares itself open, for example as a draft. An idea that
+/// declares itself done gets no lower threshold, because anyone can write that.
 pub const DECLARED: f64 = 0.03;
 /// Minimum strength for a commit to be named as the nearest one.
 pub const SHOWN: f64 = 0.3;
-/// Another commit is also cited if its strength is at least [`PERHAPS`] and at least this share of
-/// the best commit's strength.
+/// Minimum strength of another commit to be cited as well, as a share of the best commit's
+/// strength. The other commit's strength must also be at least [`PERHAPS`].
 pub const ALSO: f64 = 0.85;
 /// Maximum number of cited commits.
 pub const CITED: usize = 3;
-/// Minimum number of items in an idea for unmet items to lower the confidence.
+/// Minimum number of compared items in an idea for unmet items to prevent archiving.
 pub const ITEMS: usize = 3;
 /// Number of points at which an idea is worth promoting even if nothing else shows that it asks for
 /// something (see [`Features::actionable`]).
 pub const MERIT: usize = 4;
-/// An idea asks for something if it has at least one request per this number of words.
+/// Maximum number of words per request in an idea that asks for something merely because it
+/// contains many requests.
 pub const WORDS_PER_REQUEST: usize = 40;
 /// Minimum share of first-person words in a story.
 pub const TELLING: f64 = 0.025;
@@ -119,7 +121,7 @@ pub struct SamePlaces {
     pub unmet: f64,
 }
 
-/// The minimum figures for a commit that fits an idea clearly better than all other notes.
+/// The minimum figures for a commit that fits an idea clearly better than it fits any other note.
 #[derive(Clone, Copy, Debug)]
 pub struct OnlyHere {
     pub strength: f64,
@@ -251,7 +253,7 @@ fn by_form(features: &Features) -> Option<RuleVerdict> {
     verdict(BlogCandidate, Action::MarkBlog, confidence, "a text to be published")
 }
 
-/// Returns the verdict on an idea that a commit definitely or possibly implemented.
+/// Returns the verdict on an idea that a commit implemented or may have implemented.
 fn finished(room: &ProjectEvidence, grounds: &Evidence, best: &Candidate, fit: Fit) -> RuleVerdict {
     let (action, confidence, why) = match fit {
         Fit::Well => (Action::Archive, Confidence::High, "commits implemented what it asks for"),
@@ -278,7 +280,7 @@ fn finished(room: &ProjectEvidence, grounds: &Evidence, best: &Candidate, fit: F
     )
 }
 
-/// Returns the verdict on an idea that definitely or possibly duplicates another idea.
+/// Returns the verdict on an idea that duplicates or may duplicate another idea.
 fn duplicate(near: &Neighbour, confidence: Confidence) -> RuleVerdict {
     let evidence = format!(
         "near {}: similarity {:.2}, {:.0} % of the shorter text is in the longer one",
@@ -355,13 +357,15 @@ enum Fit {
     Perhaps,
 }
 
-/// Returns the commit that may have implemented the idea.
+/// Returns the commit that may have implemented the idea, and how well the commit fits. Returns
+/// `None` if no commit fits well enough.
 fn implemented<'a>(features: &Features, grounds: &'a Evidence) -> Option<(&'a Candidate, Fit)> {
     let best = best(grounds)?;
     Some((best, fit(features, grounds, best)?))
 }
 
-/// Returns how well the best commit fits, or `None` if it did not implement the idea.
+/// Returns how well the best commit fits, or `None` if it does not fit well enough to have
+/// implemented the idea.
 fn fit(features: &Features, grounds: &Evidence, best: &Candidate) -> Option<Fit> {
     let rivalled = lead(grounds, best).is_some_and(|lead| lead < RIVAL);
     let least = if rivalled { RIVALLED } else { DONE };
@@ -375,8 +379,8 @@ fn fit(features: &Features, grounds: &Evidence, best: &Candidate) -> Option<Fit>
                 || has_same_places(grounds, best)
         }
     };
-    // A single commit rarely completes an idea in phases, and an idea with some open boxes among
-    // ticked ones is not done.
+    // A single commit rarely completes an idea in phases, and an idea with ticked and open boxes is
+    // not done.
     let partly = features.phased() || features.half_ticked();
     let missing = best.criteria.len() >= ITEMS && best.unmet().count() * 2 > best.criteria.len();
     let complete = !partly && !missing;
@@ -397,7 +401,7 @@ fn stands_out(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= STANDS_OUT.lead)
 }
 
-/// Returns whether a commit's subject means the same as the idea's title, and no other commit fits
+/// Returns whether a commit's subject is a paraphrase of the idea's title, and no other commit fits
 /// nearly as well. Returns false if there is no other commit to compare it with.
 fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= PERHAPS
@@ -407,9 +411,9 @@ fn has_same_subject(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= SAME_SUBJECT.lead)
 }
 
-/// Returns whether a commit changed the places mentioned in the idea, the idea mentions the whole
-/// subject of the commit, and no other commit fits nearly as well. Returns false if there is no
-/// other commit to compare it with.
+/// Returns whether a commit changed the places mentioned in the idea, the idea mentions nearly the
+/// whole subject of the commit, and no other commit fits nearly as well. Returns false if there is
+/// no other commit to compare it with.
 fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
     let unmet = best.unmet().count() as f64;
     best.strength >= SAME_PLACES.strength
@@ -421,8 +425,9 @@ fn has_same_places(grounds: &Evidence, best: &Candidate) -> bool {
         && lead(grounds, best).is_some_and(|lead| lead >= RIVAL)
 }
 
-/// Returns whether a commit fits the idea clearly better than all other notes, and no other commit
-/// fits the idea nearly as well. Returns false if there is no other commit to compare it with.
+/// Returns whether a commit fits the idea clearly better than it fits any other note, and no other
+/// commit fits the idea nearly as well. Returns false if there is no other commit to compare it
+/// with.
 fn fits_only_here(grounds: &Evidence, best: &Candidate) -> bool {
     best.strength >= ONLY_HERE.strength
         && best.named >= ONLY_HERE.named
@@ -432,16 +437,16 @@ fn fits_only_here(grounds: &Evidence, best: &Candidate) -> bool {
         && best.best_other_note.is_some_and(|other| best.strength - other >= ONLY_HERE.notes)
 }
 
-/// Returns how much stronger a commit is than the next one, or `None` if there is no other commit
-/// to compare it with.
+/// Returns how much stronger a commit is than the strongest other candidate, or `None` if there is
+/// no other candidate. The result is negative if the other candidate is stronger.
 fn lead(grounds: &Evidence, best: &Candidate) -> Option<f64> {
     let others = grounds.candidates.iter().filter(|one| one.at != best.at);
     let next = others.map(|one| one.strength).max_by(f64::total_cmp)?;
     Some(best.strength - next)
 }
 
-/// Returns the commits that implemented the idea with high confidence, the deciding one first. The
-/// list is empty if the idea is not done, or if the form of the text alone decides.
+/// Returns the commits that, with high confidence, implemented the idea, the deciding one first.
+/// The list is empty if there is no such commit, or if the idea's form alone decides.
 pub fn done_by<'a>(features: &Features, grounds: &'a Evidence) -> Vec<&'a Candidate> {
     match implemented(features, grounds).filter(|_| by_form(features).is_none()) {
         Some((best, Fit::Well | Fit::OnlyHere)) => carrying(grounds, best).collect(),
@@ -449,7 +454,7 @@ pub fn done_by<'a>(features: &Features, grounds: &'a Evidence) -> Vec<&'a Candid
     }
 }
 
-/// Returns the commits that support a verdict, the deciding one first.
+/// Returns at most [`CITED`] commits that support a verdict, the deciding one first.
 fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Item = &'a Candidate> {
     let others = grounds.candidates.iter().filter(|one| {
         let fits = one.strength >= PERHAPS && one.strength >= ALSO * best.strength;
@@ -458,7 +463,8 @@ fn carrying<'a>(grounds: &'a Evidence, best: &'a Candidate) -> impl Iterator<Ite
     std::iter::once(best).chain(others).take(CITED)
 }
 
-/// Describes the commits that support a verdict, each formatted by `say`.
+/// Lists the commits that support a verdict, each formatted by `say`, and a file with a name like
+/// the idea's.
 fn cite(grounds: &Evidence, best: &Candidate, say: impl Fn(&Candidate) -> String) -> String {
     let cited = carrying(grounds, best);
     let mut text = cited.map(say).collect::<Vec<_>>().join("; ");
@@ -478,8 +484,8 @@ fn commit(room: &ProjectEvidence, candidate: &Candidate) -> String {
     format!("{} {date} {}", commit.short(), commit.subject)
 }
 
-/// Describes the best candidate for an idea that is not done, so that a reader can judge the
-/// candidate.
+/// Describes the best candidate for an idea that no commit implemented, so that a reader can judge
+/// the candidate.
 fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     match grounds.candidates.first().filter(|best| best.strength >= SHOWN) {
         Some(best) => {
@@ -493,7 +499,7 @@ fn nearest(grounds: &Evidence, say: &dyn Fn(&Candidate) -> String) -> String {
     }
 }
 
-/// Describes the idea's formal features, as evidence.
+/// Describes the idea's formal features. The text serves as evidence.
 fn own_features(features: &Features) -> String {
     let mut parts = vec![counted(features.words, "word")];
     let mut count = |count: usize, one: &str, many: &str| match count {

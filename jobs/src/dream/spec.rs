@@ -136,8 +136,8 @@ impl DreamSpec {
         Ok(())
     }
 
-    /// Returns the entry of `canonical` that forbids a write to this path: the path itself or a
-    /// folder above it, or `None` if there is no such entry.
+    /// Returns the entry of `canonical` that names this path or a folder above it, or `None` if
+    /// there is no such entry.
     pub fn canonical_over(&self, path: &str) -> Option<&str> {
         let over = |listed: &&String| {
             let rest = path.strip_prefix(listed.as_str());

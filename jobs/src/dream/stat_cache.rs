@@ -1,13 +1,13 @@
-//! A cache of the kind and the digest of each file in the ideas folder, so that unchanged ideas are
-//! not opened.
+//! A cache of each note file's kind and, for an idea, its digest, so that unchanged ideas are not
+//! opened.
 //!
-//! The cache is a file in runner's cache folder, never in the tree. If the file is missing, damaged
-//! or from another version, the cache is empty. The cache must never cause an error, and must never
-//! return a digest for content that was not read.
+//! The cache is a file in runner's cache folder, never in the work tree. If the file is missing,
+//! damaged or in another format, the cache is empty. The cache must never cause an error, and must
+//! never return a digest for content that was not read.
 //!
-//! It follows git's racy-clean rule (`Documentation/technical/racy-git.txt`): an entry is not
-//! trusted if its file changed when the cache was written or later, because the file may have
-//! changed again unnoticed within the clock's resolution.
+//! The cache follows git's rule for racily clean entries (`Documentation/technical/racy-git.txt`):
+//! an entry is not trusted if the stat data show a change at or after the time when the cache was
+//! written. Such a file may have changed again within the clock's resolution.
 
 use std::fs;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl StatCache {
         (at == body).then_some(Self { bytes, records, written })
     }
 
-    /// Returns the digest of the cache, or `None` if there was no valid file.
+    /// Returns the digest at the end of the loaded file, or `None` if there was no valid file.
     pub fn digest(&self) -> Option<Digest> {
         digest_of(&self.bytes)
     }
@@ -84,10 +84,10 @@ impl StatCache {
         self.records.is_empty()
     }
 
-    /// Returns the kind of the file at `path`, if the file is certain not to have changed since it
-    /// was read. `hint` is the index of the first record to check and is set to the index of the
-    /// next record. A caller that makes queries in path order starts with 0 and passes the same
-    /// variable to each call.
+    /// Returns the kind of the file at `path`, or `None` if the file is not in the cache or may
+    /// have changed since it was read. The record at index `hint` is checked first, and `hint` is
+    /// then set to the index after the record that was found. A caller that makes queries in path
+    /// order starts with 0 and passes the same variable to each call.
     pub fn get(&self, path: &str, stat: &Stat, hint: &mut usize) -> Option<CachedFile> {
         let here = |at: &u32| self.path(*at).cmp(path.as_bytes());
         let at = match self.records.get(*hint) {
@@ -118,11 +118,11 @@ impl StatCache {
     }
 }
 
-/// Encodes these entries as the content of the cache file. The entries must be in path order.
+/// Encodes entries, which must be in path order, as the content of the cache file.
 pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     for (path, stat, known) in entries {
-        // Paths on Linux are at most 4096 bytes long, so no path is ever skipped.
+        // A file whose path is too long for a record is not cached.
         let Ok(length) = u16::try_from(path.len()) else {
             continue;
         };
@@ -142,7 +142,7 @@ pub fn encode<'a>(entries: impl Iterator<Item = (&'a str, Stat, CachedFile)>) ->
     bytes
 }
 
-/// Returns the digest at the end of a cache file, or `None` if the file is too short.
+/// Returns the digest in the last 32 bytes, or `None` if there are fewer bytes.
 pub fn digest_of(bytes: &[u8]) -> Option<Digest> {
     bytes.last_chunk().map(|raw| Digest::from_bytes(*raw))
 }

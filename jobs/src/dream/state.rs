@@ -22,7 +22,6 @@ mod entry;
 
 use entry::{Keys, element, marked_element};
 
-/// The beginning of a JSON object.
 const OBJECT: char = '{';
 
 /// Why the contents are not a valid state file.
@@ -125,9 +124,9 @@ pub struct Mark {
 /// The recorded state of an idea.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IdeaRecord {
-    /// The status of the idea, if the value is a string.
+    /// The idea's status; `None` if the value is missing or not a string.
     pub status: Option<String>,
-    /// The digest of the content that was last triaged, if any was.
+    /// The digest of the content that was last triaged; `None` if none is recorded.
     pub hash: Option<Digest>,
 }
 
@@ -165,7 +164,7 @@ impl<'a> DreamState<'a> {
                 Some(Err(error)) => {
                     return Err(BadState(format!("entry {number} at byte {at}: {error}")));
                 }
-                None => return Err(BadState(format!("it ends after entry {number}"))),
+                None => return Err(BadState(format!("it ends before entry {number}"))),
             };
             let range = at..at + values.byte_offset();
             let hash = needed.hash.0.as_deref().and_then(Digest::parse);
@@ -199,10 +198,10 @@ impl<'a> DreamState<'a> {
         self.entries.is_empty()
     }
 
-    /// Returns the digest of the most recently triaged content of the idea at `path`, if any was.
-    /// `hint` is the index of the first idea to check and is set to the index of the next idea. A
-    /// caller that makes queries in path order starts with 0 and passes the same variable to each
-    /// call.
+    /// Returns the digest of the most recently triaged content of the idea at `path`, or `None` if
+    /// none is recorded. The idea at index `hint` is checked first, and `hint` is then set to the
+    /// index after the idea that was found. A caller that makes queries in path order starts with 0
+    /// and passes the same variable to each call.
     pub fn triaged(&self, path: &str, hint: &mut usize) -> Option<Digest> {
         let guess = if self.by_path.is_empty() {
             self.entries.get(*hint)
@@ -218,7 +217,8 @@ impl<'a> DreamState<'a> {
         self.entries[self.at(place)].hash
     }
 
-    /// Returns the time when the idea at `path` was last shown, if it ever was.
+    /// Returns the time when the idea at `path` was last shown, or `None` if no such time is
+    /// recorded.
     pub fn surfaced(&self, path: &str) -> Option<Timestamp> {
         let surfaced = self.entries[self.find(path)?].surfaced.as_deref()?.parse().ok();
         surfaced.filter(|at| *at > Timestamp::UNIX_EPOCH)
@@ -255,7 +255,7 @@ impl<'a> DreamState<'a> {
         self.place(path).map(|place| self.at(place))
     }
 
-    /// Returns the index of the idea in path order.
+    /// Returns the index, in path order, of the idea at `path`.
     fn place(&self, path: &str) -> Option<usize> {
         let compare = |entry: &Entry<'_>| entry.path.as_ref().cmp(path);
         let found = if self.by_path.is_empty() {
@@ -281,13 +281,13 @@ impl<'a> DreamState<'a> {
         })
     }
 
-    /// Returns the new content of the file: changed entries keep their position, and new entries
-    /// follow at the end, sorted by path.
+    /// Returns the file's new content after a pass. Changed entries keep their position, and new
+    /// entries follow at the end, sorted by path.
     pub fn with(&self, changes: &BTreeMap<&str, IdeaUpdate>) -> String {
         self.rewritten(changes, element)
     }
 
-    /// Returns the new content of the file after the user's decisions on these ideas.
+    /// Returns the file's new content after the user's decisions on these ideas.
     pub fn marked(&self, marks: &BTreeMap<&str, Mark>) -> String {
         self.rewritten(marks, marked_element)
     }

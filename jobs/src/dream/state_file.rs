@@ -1,10 +1,10 @@
-//! Reads a pass's state file when it is first needed, and writes a mark recording that a state file
+//! Reads a pass's state file when it is first needed, and records in a mark that the state file
 //! covers all ideas.
 //!
 //! A pass over unchanged ideas does not need the state file, which is several times as large as the
 //! stat cache. A mark left by an earlier pass records that the file's entries covered every idea in
-//! the stat cache. The mark is valid as long as both files are unchanged. It is a cache: a missing
-//! or damaged mark only costs time.
+//! the stat cache. The mark is valid as long as both files are unchanged. A missing or damaged mark
+//! only costs time.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -50,13 +50,14 @@ impl StateFile {
         Ok(&self.content(ctx, spec)?.bytes)
     }
 
-    /// Returns the content that a publication may replace.
+    /// Returns the condition under which a publication may replace the file: its content must still
+    /// be the content that was read.
     pub(super) fn expect(&self, ctx: &Context<'_>, spec: &DreamSpec) -> Result<&Expect, JobError> {
         Ok(&self.content(ctx, spec)?.expect)
     }
 
     /// Records that the state file covers all ideas in a stat cache. Does nothing if this pass has
-    /// not read the file or keeps no caches.
+    /// not read a state file, keeps no caches or replays a recording.
     pub(super) fn mark(&self, ctx: &Context<'_>, cache: Digest) {
         let stat = self.content.get().and_then(|content| content.stat);
         if let Some(state) = stat.filter(|_| ctx.files.keeps_caches() && !ctx.recording.replays()) {
@@ -68,7 +69,8 @@ impl StateFile {
 /// Reads and parses the state file.
 ///
 /// # Errors
-/// Returns a failure of class `environment` if the content is not a dream state.
+/// Returns a failure of class `environment` if the content is not a dream state, and any error from
+/// reading the file.
 pub(super) fn parse<'a>(
     (ctx, spec): (&Context<'_>, &DreamSpec),
     file: &'a StateFile,
@@ -77,11 +79,9 @@ pub(super) fn parse<'a>(
 }
 
 /// Reads the current state file. Returns its content, which is empty if there is no file, and the
-/// content that a publication may replace.
+/// condition under which a publication may replace the file.
 pub(super) fn read(ctx: &Context<'_>, spec: &DreamSpec) -> Result<(Vec<u8>, Expect), JobError> {
     Ok(match read_own(ctx, &spec.state_path())? {
-        // Staging hashes the whole file again, so a publication replaces only the content that was
-        // read.
         Some(bytes) => {
             let expect = Expect::Digest(Digest::of(&bytes));
             (bytes, expect)
@@ -106,7 +106,8 @@ fn stat_of(ctx: &Context<'_>, spec: &DreamSpec) -> Option<Stat> {
     metadata.is_file().then(|| Stat::of(&metadata))
 }
 
-/// The record that a state file has entries for all ideas in a stat cache, with their content.
+/// The record that a state file has an entry with the current digest for every idea in a stat
+/// cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct TriagedMark {
     /// The digest at the end of the stat cache.
@@ -120,8 +121,8 @@ impl TriagedMark {
         folder.join("dream-triaged.json")
     }
 
-    /// Reads the mark, unless the state file could have changed unnoticed since the mark was
-    /// written.
+    /// Reads the mark. Returns `None` if there is no valid mark, or if the state file could have
+    /// changed unnoticed since the mark was written.
     fn load(folder: &Path) -> Option<Self> {
         let path = Self::path(folder);
         let mark: Self = serde_json::from_slice(&read_host(&path, DOCUMENT).ok()?).ok()?;
@@ -137,8 +138,8 @@ impl TriagedMark {
     }
 }
 
-/// Returns the digest of the stat cache whose ideas are all covered by the state file, if there is
-/// a valid mark.
+/// Returns the digest of the stat cache whose ideas are all covered by the state file, or `None` if
+/// there is no valid mark.
 pub(super) fn covered(ctx: &Context<'_>, spec: &DreamSpec) -> Option<Digest> {
     let mark = TriagedMark::load(ctx.files.cache()).filter(|_| !ctx.recording.replays())?;
     (stat_of(ctx, spec)? == mark.state).then_some(mark.cache)

@@ -2,8 +2,8 @@
 //!
 //! The walk follows no symbolic link, so there are no loops and nothing outside the project is
 //! read. An entry that has the name of an idea but cannot be one is reported as a [`WalkProblem`];
-//! it never ends the walk. The walk must never skip such an entry silently. Two threads share the
-//! stat calls, because a pass over 100,000 unchanged ideas spends most of its time on these calls.
+//! the walk continues, and must never skip such an entry silently. Two threads share the stat
+//! calls, because a pass over unchanged ideas spends most of its time on these calls.
 
 use std::collections::BTreeSet;
 use std::fs::Metadata;
@@ -35,7 +35,7 @@ pub struct WalkProblem {
     pub why: String,
 }
 
-/// The metadata used to tell whether a file may have changed.
+/// The metadata that shows whether a file may have changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stat {
     /// Size in bytes.
@@ -70,7 +70,6 @@ impl Stat {
     }
 }
 
-/// Returns nanoseconds since the epoch.
 fn nanos(seconds: i64, nanos: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
@@ -101,7 +100,7 @@ pub fn walk(root: &Path, spec: &DreamSpec) -> Walked {
 /// Lists the notes below a folder of the project at `root`.
 ///
 /// # Errors
-/// Returns the first note that cannot be read.
+/// Returns the first problem of the walk.
 pub fn notes_in(
     root: &Path,
     spec: &DreamSpec,
@@ -234,7 +233,8 @@ pub fn too_long(size: u64, most: u64) -> String {
     format!("is {size} bytes long; the limit is {most}")
 }
 
-/// Returns whether a link fails to resolve for a reason other than a missing target, as in a cycle.
+/// Returns whether a link cannot be resolved for a reason other than a missing target, such as a
+/// cycle.
 fn is_loop(error: &io::Error) -> bool {
     error.kind() != io::ErrorKind::NotFound
 }

@@ -27,13 +27,13 @@ use crate::evidence::{ProjectEvidence, places};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct SeenEvidence {
-    /// The commit that was checked out in the last pass; `None` if ideas found in that pass are
-    /// still waiting, or if there was no commit.
+    /// The commit that was checked out in the last pass over the changed ideas. `None` if ideas
+    /// with new evidence still wait for a valid answer, or if there was no commit.
     pub(super) head: Option<String>,
     /// The backend and the model of the last pass.
     pub(super) backend: Option<String>,
-    /// The content and the commit of each idea that, according to the rule, a commit has
-    /// implemented.
+    /// The ideas that, according to the rule, a commit has implemented: the digest of each idea's
+    /// content and the commit's hash, by path.
     decided: BTreeMap<String, (Digest, String)>,
     /// The path of the proposals that a pass was about to publish, and the record that replaces
     /// this one if they were published.
@@ -104,7 +104,8 @@ pub(super) struct Unchanged<'a> {
 }
 
 impl Unchanged<'_> {
-    /// Returns the ideas among `indices` that the rule newly finds done.
+    /// Returns those of `indices` whose idea is implemented, according to the rule, by a commit
+    /// that `seen` does not record for the idea.
     pub(super) fn newly_done(
         &self,
         indices: impl Iterator<Item = usize>,

@@ -2,9 +2,9 @@
 //!
 //! A commit's subject often uses different words from a note, but the commit's code uses the note's
 //! names. Only the terms are kept, as hashes, and only up to [`TERMS`] for each commit, so that the
-//! terms of a long history fit into memory. Documents are left out, because a plan added by a
-//! commit may share a note's words merely because both describe the same plan. This module must
-//! never interpret the content of a diff.
+//! terms of a long history fit into memory. Documents are left out: a plan that a commit added may
+//! share a note's words merely because both describe the same work. This module must never
+//! interpret the content of a diff.
 
 use std::sync::mpsc::sync_channel;
 
@@ -33,10 +33,10 @@ const FUNCTION_WORDS: [&str; 24] = [
     "must", "not", "of", "on", "should", "that", "the", "to", "when", "with",
 ];
 
-/// Reads the added lines of each commit whose added lines have not been read yet, newest first, for
-/// commits with at most `files` changed files in total. Git compares the next commits while the
-/// lines of the previous ones are parsed. If git exits with an error, the commits of that git
-/// command are treated as read, with no terms.
+/// Reads the added lines of the commits whose added lines have not been read yet, newest first, as
+/// long as these commits have at most `files` changed files in total. Git compares the next commits
+/// while the lines of the previous ones are parsed. If git exits with an error, the commits of that
+/// git command are treated as read, with no terms.
 ///
 /// # Errors
 /// Returns any other [`GitError`].
@@ -77,8 +77,9 @@ pub fn read(
     })
 }
 
-/// Divides the commits whose added lines must be read into batches, one for each git command. A
-/// commit that changes only documents or too many files gets empty added lines.
+/// Divides the commits whose added lines must be read into batches, one for each git command, up to
+/// `files` changed files in total. A commit that changes only documents or too many files gets
+/// empty added lines.
 fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<Vec<usize>> {
     let mut left = files;
     let mut batches: Vec<Vec<usize>> = Vec::new();
@@ -106,8 +107,8 @@ fn batches(commits: &mut [Commit], documents: &Documents, files: usize) -> Vec<V
     batches
 }
 
-/// Returns the changes of the commits in `hashes`, which contains one hash per line, as git prints
-/// them.
+/// Returns git's output for the changes of the commits in `hashes`, which contains one hash per
+/// line.
 fn changes(git: &Git, hashes: String) -> Result<Vec<u8>, GitError> {
     // The options keep git from starting programs named in attributes or the configuration.
     let args = [
@@ -225,7 +226,8 @@ impl FileLines {
         commit.terms.extend(terms(line).iter().map(|term| term_id(term)));
     }
 
-    /// Returns whether at least three fifths of the added lines are prose that no agent executes.
+    /// Returns whether at least three fifths of the added lines are prose, and the file is not part
+    /// of an agent skill. Returns false if there are too few lines.
     fn is_prose(&self) -> bool {
         let (all, prose) = self.lines;
         !self.skill && all >= PROSE_LINES && prose * 5 >= all * 3

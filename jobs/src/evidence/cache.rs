@@ -1,11 +1,11 @@
 //! A cache of the commits that earlier runs read, with the terms of their added lines.
 //!
-//! Reading the lines that 40,000 commits added takes half a minute. A commit never changes, so it
-//! is read again only if other files now count as documents. The cache is a folder of numbered
-//! files. Each file contains a line with the format and the document folders, followed by one line
-//! of JSON per commit. A run that reads new commits adds files, so that it writes only the new
-//! commits. A damaged line is dropped and its commit is read again. The folder is a cache: it must
-//! never hold the only copy of a fact.
+//! Reading the lines that 40,000 commits added takes half a minute. A commit never changes, so its
+//! added lines are read again only if other files now count as documents. The cache is a folder of
+//! numbered files. Each file contains a line with the format and the document folders, followed by
+//! one line of JSON per commit. A run that reads new commits adds files, so that it writes only the
+//! new commits. A damaged line is dropped and its commit is read again. The folder is a cache: it
+//! must never hold the only copy of a fact.
 
 use std::collections::HashMap;
 use std::fs;
@@ -28,7 +28,7 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 const COMMITS: usize = 2000;
 /// Number of files at which the whole cache is rewritten.
 const FILES: usize = 100;
-/// Maximum number of commits in a history for it to be recorded.
+/// Maximum number of commits in a history that is recorded.
 const RECORDED: usize = 10_000;
 /// The recording key for the history.
 const INPUT: &str = "history";
@@ -78,8 +78,9 @@ impl HistoryCache {
         cache
     }
 
-    /// Returns whether the added lines of a commit are still valid for these `documents`. The lines
-    /// depend only on whether the files that the commit changed are documents.
+    /// Returns whether a commit's added lines were read and are still valid for these `documents`.
+    /// They are treated as valid if none of the commit's paths became a document or stopped being
+    /// one.
     pub(super) fn is_current(&self, commit: &Commit, documents: &Documents) -> bool {
         let Some(with) = self.read_with.get(&commit.hash).map(|with| &self.documents[*with]) else {
             return false;
@@ -88,7 +89,8 @@ impl HistoryCache {
         commit.added.is_some() && (with == documents || commit.paths.iter().all(same))
     }
 
-    /// Writes the new commits, or all commits if there are many files. A failure only costs time.
+    /// Writes the new commits or, if the cache has at least [`FILES`] files, rewrites all commits.
+    /// A failure only costs time.
     pub(super) fn save(
         folder: &Path,
         commits: &[Commit],
@@ -158,6 +160,9 @@ pub(super) fn note(recording: &InputRecording, commits: &[Commit], notes: &[Stri
 }
 
 /// Returns the history that was recorded, with its notes.
+///
+/// # Errors
+/// Returns [`EvidenceError::Recorded`] if the recording has no usable history.
 pub(super) fn recalled(
     recording: &InputRecording,
 ) -> Result<(Vec<Commit>, Vec<String>), EvidenceError> {
@@ -187,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_lines_lose_only_themselves() {
+    fn damaged_line_loses_only_its_commit() {
         let folder = tempfile::tempdir().unwrap();
         let commits = [commit('a'), commit('b')];
         HistoryCache::save(folder.path(), &commits, |_| true, &Documents::default());

@@ -1,10 +1,10 @@
 //! Finds the commits that may have done the work that a note asks for, and rates how well each one
 //! fits.
 //!
-//! The index proposes commits and this module compares them. Every figure is a share between 0 and
-//! 1, so that the same thresholds apply to young and old repositories. Commits that change only
-//! documents are never candidates. The module makes no decisions, and it must never use anything
-//! but the words, paths and times that it is given.
+//! The index proposes commits and this module compares them. A commit's strength and the figures
+//! that it is computed from lie between 0 and 1, so that the same thresholds apply to young and old
+//! repositories. Commits that change only documents are never candidates. The module makes no
+//! decisions, and it must never use anything but the words, paths and times that it is given.
 
 use std::collections::{HashMap, HashSet};
 
@@ -56,19 +56,19 @@ const NAMED_IN: [(Parts, f64); 4] = [
 const FLOOR: f64 = 0.2;
 /// Commits up to this strength are not candidates.
 const WEAK: f64 = 0.12;
-/// Added in place of [`FLOOR`] to [`Candidate::named`], which has the most weight.
+/// Added to [`Candidate::named`] in place of [`FLOOR`], because that figure has the most weight.
 const NAMED_FLOOR: f64 = 0.05;
-/// The part of the note's missing terms that counts as found if a commit touches all places that
+/// The share of the note's missing terms that counts as found if a commit touched all places that
 /// the note mentions.
 const PLACES: f64 = 0.4;
-/// Minimum share of the note's name in the commit's subject, and of the subject in the note, at
-/// which the two count as the same sentence. At least two words must match.
+/// Minimum share of the note's title in the commit's subject, and of the subject in the note, at
+/// which the title and the subject count as the same sentence. At least two words must match.
 const SAME_NAME: (f64, f64) = (0.95, 0.9);
-/// The lowest value of [`Candidate::content`] for a commit whose subject is the note's name, in a
+/// The lowest value of [`Candidate::content`] for a commit whose subject is the note's title, in a
 /// history of fewer than [`YOUNG`] commits. Such a history contains few of the words in a note.
 const TOLD_BY_NAME: f64 = 0.4;
 const YOUNG: usize = 100;
-/// Minimum number of terms in each part of a subject for each part to count as a change.
+/// Minimum number of terms in each part of a subject for the parts to count as separate changes.
 const CHANGE: usize = 3;
 /// The minimum strength of a commit whose message mentions the note's file.
 pub(super) const NAMED: f64 = 0.9;
@@ -76,7 +76,8 @@ pub(super) const NAMED: f64 = 0.9;
 /// that the best of all commits would share by chance. The unit is the nat; 1.5 nats correspond to
 /// a probability between 1 in 5 and 1 in 4.
 const SURPRISE: f64 = 1.5;
-/// The factor applied to the strength of a commit whose shared terms are less surprising than that.
+/// The factor applied to the strength of a commit whose shared terms are less surprising than
+/// [`SURPRISE`] requires.
 const BY_CHANCE: f64 = 0.8;
 
 /// The terms of a note.
@@ -113,15 +114,20 @@ pub struct Candidate {
     /// The index of the commit in the history.
     pub at: usize,
     /// How well the commit fits, from 0 to 1: the geometric mean of `named` (which counts twice),
-    /// `about` and `content`. The value is reduced if the shared terms may be a coincidence, and is
-    /// at least 0.9 if the commit is `cited`. Candidates are ranked and judged by this value.
+    /// `about` and `content`, after a small constant has raised each. The value is reduced if the
+    /// shared terms may be a coincidence, and is at least 0.9 if the commit is `cited`. Candidates
+    /// are ranked and judged by this value.
     pub strength: f64,
-    /// Share of the note's name that the commit contains, weighted by rarity. The name is the
-    /// title, or the stem if that differs from the title and matches better.
+    /// Share of the note's name that the commit contains, weighted by rarity and by the part of the
+    /// commit. The name is the title, or the stem if that has terms that the title lacks and
+    /// matches better.
     pub named: f64,
-    /// Share of the commit's subject that the note mentions, weighted by rarity.
+    /// Share of the commit's subject, or of one change that the subject lists, that the note
+    /// mentions, weighted by rarity.
     pub about: f64,
-    /// Share of the note's most distinctive terms that the commit contains, weighted by rarity.
+    /// Share of the note's most distinctive terms that the commit contains, weighted by rarity and
+    /// by frequency in the note. The share is raised if the commit touched places that the note
+    /// mentions, or if, in a short history, the commit's subject is the note's title.
     pub content: f64,
     /// Whether the commit's message mentions the note's file.
     pub cited: bool,
@@ -130,15 +136,15 @@ pub struct Candidate {
     /// The commit's highest strength for any other note; 0 if the commit fits no other note. `None`
     /// if the other notes were not compared (see `other_notes`).
     pub best_other_note: Option<f64>,
-    /// The commit's date relative to the date of the note.
+    /// The commit's date relative to the note's date.
     pub when: CommitTiming,
     /// The terms of the note's name that occur in the commit.
     pub matched: Vec<String>,
-    /// Paths that the commit touched and that are mentioned in the note or have a name like the
-    /// note's.
+    /// At most three paths that the commit touched and that the note mentions or that have the
+    /// note's stem.
     pub paths: Vec<String>,
-    /// The items of the note, compared with the commit. Empty if the commit's added lines are not
-    /// known.
+    /// The note's items, compared with the commit. Empty if the commit's added lines are not known
+    /// or contain hardly more than its message.
     pub criteria: Vec<Criterion>,
 }
 
@@ -157,8 +163,8 @@ pub struct Compared<'a> {
     pub history: &'a [Commit],
 }
 
-/// Returns the commits that best fit a note, at most `limit`, best first. `born` is a lower bound
-/// on the note's creation time, in seconds since the epoch.
+/// Returns at most `limit` commits that fit a note, best first. `born` is a time at which the note
+/// did not exist yet, in seconds since the epoch, if one is known.
 pub fn candidates(
     compared: Compared<'_>,
     (path, text): (&str, &str),
@@ -177,7 +183,7 @@ pub fn candidates(
     found
 }
 
-/// Returns all commits that fit a note, best first, without their paths and criteria.
+/// Returns all proposed commits that fit a note, best first, without their paths and criteria.
 pub(super) fn ranked(
     compared: Compared<'_>,
     (path, text): (&str, &str),
@@ -206,7 +212,7 @@ pub(super) fn ranked(
     found
 }
 
-/// Returns the first few paths of a commit that are mentioned in a note or have the note's stem.
+/// Returns the first three paths of a commit that the note mentions or that have the note's stem.
 fn shared_paths(commit: &Commit, path: &str, text: &str) -> Vec<String> {
     let shared = commit.paths.iter().filter(|touched| {
         places::names(text, touched) || places::stem(touched) == places::stem(path)
@@ -272,7 +278,8 @@ impl<'a> ComparedNote<'a> {
     }
 
     /// Returns the share of a subject's terms that the note mentions, weighted by rarity. If the
-    /// subject lists several changes, only the one that the note mentions most counts.
+    /// subject lists several changes, returns the highest share for the whole subject or one
+    /// change.
     fn mentions(&self, subject: &str) -> f64 {
         let share = |terms: Vec<String>| {
             let rated: Vec<Term> =
@@ -344,9 +351,10 @@ impl<'a> ComparedNote<'a> {
     }
 }
 
-/// Returns the terms of each change that a subject lists, as in `clean up the parser; add a retry
-/// policy`. The list is empty if the subject describes one change, enumerates single words, or
-/// names a document: a plan that was written along with other changes is not done.
+/// Returns the terms of each change that a subject lists, as in
+/// `clean up the parser; add a retry policy`. The list is empty if the subject describes one
+/// change, enumerates single words, or names a document, because a plan that was written along with
+/// other changes is not done.
 fn listed_changes(subject: &str) -> Vec<Vec<String>> {
     // Most subjects describe one change, and need not be split into terms twice.
     if !subject.contains([';', ',', '+']) {
@@ -360,8 +368,8 @@ fn listed_changes(subject: &str) -> Vec<Vec<String>> {
     if changes.len() > 1 && changes.iter().all(is_change) { changes } else { Vec::new() }
 }
 
-/// Returns a subject without the type of a conventional commit: `feat(net)!: x` becomes `(net)!: x`.
-/// The type does not describe the subject of the work.
+/// Returns a subject without the type of a conventional commit: `feat(net)!: x` becomes
+/// `(net)!: x`. The type does not describe what the work is about.
 fn without_type(subject: &str) -> &str {
     let Some((prefix, _)) = subject.split_once(": ") else { return subject };
     let end = prefix.find(|c: char| !c.is_ascii_lowercase()).unwrap_or(prefix.len());

@@ -5,7 +5,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A commit of the history.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
     /// The full hash of the commit.
@@ -14,12 +13,12 @@ pub struct Commit {
     pub at: i64,
     /// The first line of the commit's message.
     pub subject: String,
-    /// The rest of the message, trailers included, up to the limit of the history.
+    /// The rest of the message, trailers included, up to the limit in `HistoryLimits`.
     pub body: String,
-    /// The paths that the commit touched, up to the limit of the history; empty for a merge, or if
-    /// git could not list them.
+    /// The paths that the commit touched, up to the limit in `HistoryLimits`; empty for a merge, or
+    /// if git could not list them.
     pub paths: Vec<String>,
-    /// Total number of paths that the commit touched.
+    /// Total number of paths that the commit touched; 0 if `paths` is empty.
     pub touched: usize,
     /// Indices into `paths` of the files that the commit created.
     pub created: Vec<u32>,
@@ -43,7 +42,7 @@ pub struct AddedText {
     pub terms: Vec<u32>,
     /// Whether all of the added lines were read and all of their terms were kept.
     pub whole: bool,
-    /// Whether every file that the commit changed, apart from documents, gained mostly prose.
+    /// Whether the commit changed files other than documents, and each of them gained mostly prose.
     pub prose: bool,
 }
 

@@ -18,8 +18,8 @@ const TERMS: usize = 3;
 /// Minimum share of an item's terms, weighted by rarity, that a commit must contain to meet the
 /// item.
 const MET: f64 = 0.3;
-/// Minimum number of terms that a commit's added lines must contain beyond its message for a
-/// comparison with an item to be meaningful.
+/// Minimum number of terms that a commit's added lines must contain beyond the commit's message for
+/// a comparison with an item to be meaningful.
 const TELLING: usize = 10;
 /// Maximum length of an item's text in characters.
 const LONGEST: usize = 120;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn uninformative_commits_meet_or_miss_nothing() {
+    fn commit_with_few_added_terms_is_not_compared() {
         assert_eq!(compared("retry"), []);
     }
 }

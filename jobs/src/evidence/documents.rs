@@ -1,10 +1,10 @@
 //! Determines which files of a project are documents: notes, plans, lists, proposals and
 //! documentation. A commit that changes only documents proves nothing about a note.
 //!
-//! Files with a common document extension are documents. The layout adds others: if most files in a
-//! folder are documents, the rest (figures, proposal metadata) count as documents too. `added`
-//! recognizes the remaining documents by their text. The instructions of an agent skill are not
-//! documents, because agents execute them. This module uses paths only.
+//! Files with a common document extension are documents. The layout adds others, such as figures
+//! and proposal metadata: all files below a folder of notes, or below a folder that contains mostly
+//! documents. `added` recognizes the remaining documents by their text. The instructions of an
+//! agent skill are not documents, because agents execute them. This module uses paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::commit::Commit;
 use super::places;
 
-/// Minimum number of files in a folder for the folder to count as a document folder.
+/// Minimum number of files below a folder for the folder to count as a document folder.
 const FILES: usize = 5;
-/// Minimum share of documents, in percent, at which all files in a folder count as documents.
+/// Minimum share of documents, in percent, at which all files below a folder count as documents.
 const MOSTLY: usize = 75;
 
 /// The file that makes a folder an agent skill.
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn skills_of_agents_are_not_documents() {
+    fn agent_skills_are_not_documents() {
         let found = learned(&[
             ".claude/skills/review/SKILL.md",
             ".claude/skills/review/references/list.md",
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn few_files_teach_nothing() {
+    fn small_folder_is_not_a_document_folder() {
         let found = learned(&["lib/a.md", "lib/b.md", "lib/c.rs"]);
         assert!(!found.contains("lib/d.rs"));
     }

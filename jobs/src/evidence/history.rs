@@ -1,5 +1,4 @@
-//! The project's history, read once per run: the message of every commit and the paths that it
-//! touched.
+//! The project's history, read once per run: the commits' messages and the paths that they touched.
 //!
 //! Only commits that are reachable from `HEAD` are read, because work on another branch is not done
 //! yet. Other people wrote the commit messages, so this module must never use them for anything but
@@ -13,7 +12,8 @@ use runner_engine::process::Stdin;
 
 use super::commit::Commit;
 
-/// Limits on the part of a history that is kept. Beyond a limit, the oldest commits are left out.
+/// Limits on the part of a history that is kept. Beyond `commits` or `total`, the oldest commits
+/// are left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Maximum number of commits.
@@ -69,7 +69,8 @@ impl History {
 }
 
 /// Returns the newest commits that are reachable from `HEAD`, newest first, and notes on the parts
-/// that were not read. Commits in `known` are not read again.
+/// that were not read. Commits in `known` are not read again. Newly read commits come without their
+/// added lines.
 ///
 /// # Errors
 /// Returns a [`GitError`] if git fails.
@@ -127,9 +128,9 @@ fn size(commit: &Commit) -> usize {
 const FORMAT: &str = "--format=tformat:%x00%H%x00%ct%x00%s%x00%b%x00";
 
 fn log(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
-    // A commit starts with an empty field, which cannot be a path, and its fields end with a NUL,
-    // which a message cannot contain. Therefore no text written by a committer can be mistaken for
-    // another commit.
+    // A commit starts with an empty field, which cannot be a path, and each of its fields ends with
+    // a NUL, which a message cannot contain. Therefore, no text written by a committer can be
+    // mistaken for another commit.
     let args = [
         // This option includes merges and commits without changes.
         "--always",
@@ -141,7 +142,8 @@ fn log(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
     git.diffs((hashes.join("\n") + "\n").into_bytes(), &args)
 }
 
-/// Reads the log without paths, for a repository whose trees are not available.
+/// Reads the log without paths, for a repository whose trees are not available. The output has the
+/// format of [`log`].
 fn messages(git: &Git, hashes: &[&str]) -> Result<Vec<u8>, GitError> {
     let args = ["--no-walk=unsorted", "--encoding=UTF-8", FORMAT, "--stdin"];
     let stdin = Stdin::Bytes((hashes.join("\n") + "\n").into_bytes());
@@ -183,8 +185,8 @@ fn takes_back(subject: &str) -> bool {
     subject.starts_with("Revert \"") || subject.starts_with("Reapply \"")
 }
 
-/// Returns the hash of the commit that a reverting commit mentions in its body, if there is one.
-/// The first hash is used, because later hashes may be quotations.
+/// Returns the hash of the commit that a reverting commit's body mentions, or `None` if the body
+/// mentions none. The first hash is used, because later hashes may be quotations.
 fn taken_back(commit: &Commit) -> Option<String> {
     let (_, rest) = commit.body.split_once("This reverts commit ")?;
     let hash: String =

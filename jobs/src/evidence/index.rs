@@ -39,7 +39,7 @@ impl Parts {
     /// The path of a document.
     pub const DOCUMENT: Self = Self(32);
 
-    /// Returns whether the set contains one of `parts`.
+    /// Returns whether the set contains at least one of `parts`.
     pub fn intersects(self, parts: Self) -> bool {
         self.0 & parts.0 != 0
     }
@@ -54,7 +54,7 @@ impl Parts {
         Self(self.0 | other.0)
     }
 
-    /// Returns the weight of a match in the best of these parts.
+    /// Returns the weight of a match in these parts: that of the part with the highest weight.
     fn weight(self) -> f64 {
         if self.intersects(Self::SUBJECT) {
             4.0
@@ -126,13 +126,13 @@ impl Segment {
 /// A full-text index of a history.
 #[derive(Debug, Default)]
 pub struct Index {
-    /// The terms of [`SEGMENT`] commits each, in commit order.
+    /// The segments, in commit order, each with the terms of at most [`SEGMENT`] commits.
     segments: Vec<Segment>,
     /// Whether each commit changes more than documents and prose.
     works: Vec<bool>,
     /// For each commit, the number of terms in its added lines.
     added: Vec<u32>,
-    /// The commits whose message mentions a markdown file, keyed by the name of that file.
+    /// The commits whose message mentions a markdown file, keyed by the path in the message.
     citing: HashMap<String, Vec<usize>>,
 }
 
@@ -255,9 +255,9 @@ impl Index {
         self.citing.iter().any(|(cited, citing)| cited != path && citing.contains(&at))
     }
 
-    /// Returns at most `limit` commits that change more than documents and prose and that best
-    /// match the first `QUERY` of `terms`, best first. Among equal scores, the newer commit comes
-    /// first. Each term has a weight.
+    /// Returns at most `limit` commits that change more than documents and prose and that match the
+    /// first `QUERY` of `terms`, best first. Among equal scores, the newer commit comes first. Each
+    /// term comes with its weight.
     pub fn search(&self, terms: &[(u32, f64)], limit: usize) -> Vec<Hit> {
         let mut scores = vec![0.0; self.works.len()];
         for (term, weight) in terms.iter().take(QUERY) {

@@ -1,11 +1,11 @@
-//! Evidence: facts about a note that are gathered from the project, without any model.
+//! Gathers evidence: facts about a note from the project, without any model.
 //!
 //! ```text
-//! cache ─┐
+//! cache ──┐
 //! git log ┴> history ─┬─> documents (prove nothing)
 //!                     ├─> added (lines) ──> index (words) ──┐
 //!                     └─> overlap (places) ─────────────────┤
-//! git ls-files ──> places ──────────────────────────────────┼─> Evidence on one note ─> a rule, a request
+//! git ls-files ──> places ──────────────────────────────────┼─> Evidence on one note ─> rule, request
 //! the note ──> note_date (when), criteria (what) ───────────┤
 //! the notes ──> neighbours, other notes ────────────────────┘
 //! ```
@@ -56,7 +56,7 @@ use places::Tracked;
 
 /// Maximum number of candidates for a note, unless a caller sets another limit.
 const CANDIDATES: usize = 5;
-/// Maximum number of paths, and of documents, for a note.
+/// Maximum number of paths, and of namesakes, for a note.
 const PATHS: usize = 8;
 
 /// Why no evidence could be gathered.
@@ -85,7 +85,7 @@ pub struct ProjectEvidence {
     pub most_candidates: usize,
 }
 
-/// The evidence for and against one note.
+/// The evidence about one note.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evidence {
     /// The terms of the note.
@@ -94,7 +94,7 @@ pub struct Evidence {
     pub candidates: Vec<Candidate>,
     /// Tracked files mentioned in the note.
     pub paths: Vec<String>,
-    /// Tracked files with a name like the note's.
+    /// Tracked files with the note's stem.
     pub namesakes: Vec<String>,
 }
 
@@ -109,8 +109,8 @@ pub struct EvidenceSource<'a> {
 }
 
 impl ProjectEvidence {
-    /// Reads the history and the list of tracked files, and indexes them. A recorded run stores the
-    /// history as one input, and a replayed run reads it from the recording.
+    /// Reads the history and the list of tracked files, and indexes them. A recorded run records
+    /// the history as one input, and a replayed run reads it from the recording.
     ///
     /// # Errors
     /// Returns an [`EvidenceError`] if git fails, or if a recording has no usable history.
@@ -181,8 +181,8 @@ impl ProjectEvidence {
         Self::indexed(history, documents, tracked)
     }
 
-    /// Builds the evidence from commits with these subjects, newest first, which change one file
-    /// each.
+    /// Builds the evidence from commits with these subjects, newest first. Each commit changes one
+    /// file.
     #[cfg(test)]
     pub(crate) fn of_subjects(subjects: &[&str]) -> Self {
         let commit = |(at, subject): (usize, &&str)| Commit {
@@ -226,8 +226,8 @@ impl ProjectEvidence {
         Self::indexed(history, self.documents.clone(), Vec::new())
     }
 
-    /// Returns the evidence about the note at `path` with this text. `born` is a lower bound on the
-    /// note's creation time, in seconds since the epoch.
+    /// Returns the evidence about the note at `path` with this text. `born` is a time at which the
+    /// note did not exist yet, in seconds since the epoch, if one is known.
     pub fn about(&self, path: &str, text: &str, born: Option<i64>) -> Evidence {
         let words = NoteTerms::of(path, text);
         let most = self.most_candidates;
@@ -244,8 +244,8 @@ impl ProjectEvidence {
         Compared { index: &self.index, touched: &self.touched, history: &self.history }
     }
 
-    /// Frees the index, which takes a third of the memory of a long history. Commits and paths can
-    /// still be looked up, but [`about`](Self::about) no longer finds candidates.
+    /// Frees the index, which accounts for a third of a long history's memory. Commits and paths
+    /// can still be looked up, but [`about`](Self::about) no longer finds candidates.
     pub fn drop_index(&mut self) {
         self.index = Index::default();
     }
@@ -261,7 +261,7 @@ impl ProjectEvidence {
         &self.history[candidate.at]
     }
 
-    /// Returns all commits, newest first.
+    /// Returns the commits in effect that were read, newest first.
     pub fn history(&self) -> &[Commit] {
         &self.history
     }

@@ -24,7 +24,7 @@ use super::places;
 pub const MOST: usize = 32 * 1024 * 1024;
 /// Maximum number of neighbours of a note.
 pub const RANKED: usize = 10;
-/// Number of notes that BM25 proposes for a closer comparison.
+/// Maximum number of notes that BM25 proposes for a closer comparison.
 const LOOKED_AT: usize = 40;
 /// Number of neighbours whose text is compared word for word, the most similar first.
 const VERIFIED: usize = 3;
@@ -56,11 +56,11 @@ pub struct Neighbour {
     pub path: String,
     /// The figure by which neighbours are ranked, from 0 to 1.
     pub score: f64,
-    /// Number of shared parts divided by the total number of parts, from 0 to 1, excluding template
-    /// lines; 0 if the texts were not compared word for word.
+    /// The Jaccard similarity of the two texts without template lines, from 0 to 1; 0 if the texts
+    /// were not compared word for word.
     pub similarity: f64,
-    /// Share of the smaller note that the larger note contains; 0 if the texts were not compared
-    /// word for word.
+    /// Share of the smaller text that the larger text contains, both without template lines; 0 if
+    /// the texts were not compared word for word.
     pub containment: f64,
     /// Whether the two notes are almost certainly the same.
     pub same: bool,
@@ -214,8 +214,8 @@ impl<'a> Collection<'a> {
         Neighbour { path, score, similarity, containment, same: equal || alike && titled }
     }
 
-    /// Returns the share of the terms in the title of one note that the other note contains,
-    /// weighted by rarity.
+    /// Returns the share of the terms in the title of the note `one` that the note `other`
+    /// contains, weighted by rarity; 1 if the title has no terms.
     fn titled(&self, one: usize, other: usize) -> f64 {
         let (mut found, mut all) = (0.0, 0.0);
         for term in &self.compared[one].title {
@@ -309,7 +309,7 @@ fn saturated(weight: f64, length: f64) -> f64 {
     weight * (saturation + 1.0) / (weight + saturation * (1.0 - by_length + by_length * length))
 }
 
-/// Returns a case- and space-insensitive id for a line, or `None` if the line has no words.
+/// Returns an id for a line's terms, or `None` if the line has no terms.
 fn line_id(line: &str) -> Option<u32> {
     let words = terms(line);
     (!words.is_empty()).then(|| term_id(&words.join(" ")))

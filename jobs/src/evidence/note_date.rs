@@ -2,13 +2,13 @@
 //! cannot have done the work that the note asks for.
 //!
 //! ```text
-//! a date that the text states ────────────┐
-//! a line of a file that it quotes (a.rs:9) ├──> the latest of them
-//! the commit that added the note itself ───┘
+//! a date that the text states ────────────────────────┐
+//! the creation of a file that the text cites (a.rs:9) ├──> the latest of them
+//! the commit that added the note itself ──────────────┘
 //! ```
 //!
-//! The modification time of the file is not evidence, because a checkout sets it. This module must
-//! never read a clock: it treats a date later than the newest commit as a plan, not as the date of
+//! The file's modification time is not evidence, because a checkout sets it. This module must never
+//! read a clock: it treats a date later than the newest commit as a plan, not as the date of
 //! writing.
 
 use jiff::civil::Date;
@@ -25,9 +25,9 @@ const SOON: i64 = 14 * 86_400;
 /// A commit's date relative to the date of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitTiming {
-    /// The note gives no date.
+    /// Nothing dates the note.
     Unknown,
-    /// The commit is more than a day older than the note.
+    /// The commit was made more than a day before the note.
     Before,
     /// The commit was made between a day before and two weeks after the note.
     Soon,

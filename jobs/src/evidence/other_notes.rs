@@ -1,9 +1,9 @@
 //! Rates how well a commit fits the other notes of the project.
 //!
-//! A sibling or a predecessor of the work that a note asks for often has a note of its own, and
-//! fits that note better. This is evidence only if most work has a note: in a project with few
-//! notes, the note that a commit fits best is usually not the note that asked for it. This module
-//! makes no decisions, and it must never keep the text of a note.
+//! A sibling or a predecessor of the work that a note asks for often has a note of its own, and its
+//! commit fits that note better. The comparison is evidence only if many commits have a note: in a
+//! project with few notes, the note that a commit fits best is usually not the note that asked for
+//! the work. This module makes no decisions, and it must never keep the text of a note.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,8 +23,8 @@ pub struct NoteFits {
 }
 
 impl NoteFits {
-    /// Adds a note. Its age does not matter: the date of a note that was moved, or that is no longer
-    /// an idea, is not known.
+    /// Adds a note. The note's age is ignored, because the date of a note that was moved, or that
+    /// is no longer an idea, is not known.
     pub fn add(&mut self, room: &ProjectEvidence, path: &str, text: &str) {
         let words = NoteTerms::of(path, text);
         let path: Arc<str> = path.into();
@@ -37,8 +37,8 @@ impl NoteFits {
     }
 
     /// Sets [`best_other_note`](super::Candidate::best_other_note) for the candidates of the note
-    /// at `path`. A commit whose message mentions any other markdown file counts as fitting another
-    /// note, which may have been moved or deleted since.
+    /// at `path`. A commit whose message mentions any other markdown file fits another note with at
+    /// least the strength `NAMED`, because that file may be a note that was moved or deleted.
     pub fn rate(&self, room: &ProjectEvidence, path: &str, evidence: &mut Evidence) {
         for candidate in &mut evidence.candidates {
             let fits = self.by_commit.get(&candidate.at).into_iter().flatten();

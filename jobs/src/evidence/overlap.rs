@@ -14,7 +14,7 @@ use super::places;
 const MEANT: usize = 3;
 /// Maximum number of distinct names to look up per note.
 const NAMES: usize = 400;
-/// Number of commits to propose for comparison.
+/// Maximum number of commits to propose for comparison.
 const PROPOSED: usize = 20;
 /// Added to the number of files that a commit touched. The weight is divided by the logarithm of
 /// the sum, so that a commit that touches many files has less weight.
@@ -118,8 +118,8 @@ impl TouchedPaths {
         Self { files: paths, by, born, by_name, commits: commits.len() }
     }
 
-    /// Returns the places mentioned in the text: by complete path, by the end of a path, or by a
-    /// file name that few files share.
+    /// Returns the places that the text mentions by complete path or by the end of a path, such as
+    /// a file name. A mention that fits more than `MEANT` places is ignored.
     pub fn named_in(&self, text: &str) -> NamedPaths {
         let mut seen = HashSet::new();
         let mut places: BTreeMap<PathFiles, f64> = BTreeMap::new();
@@ -152,8 +152,9 @@ impl TouchedPaths {
         named
     }
 
-    /// Returns the newest commit that created the file to which this string refers, or `None` if
-    /// the string does not refer to exactly one file or no known commit created it.
+    /// Returns the newest commit that created the file to which this string refers. Returns `None`
+    /// if the string does not refer to exactly one file, or if no commit in the history created the
+    /// file.
     pub fn born(&self, piece: &str) -> Option<usize> {
         let [place] = self.meant(piece)[..] else {
             return None;
@@ -173,13 +174,15 @@ impl TouchedPaths {
             || at(from(&folder)).is_some_and(|file| file.starts_with(&folder))
     }
 
-    /// Returns the newest commit that created exactly this path, if one is known.
+    /// Returns the newest commit that created exactly this path, or `None` if no commit in the
+    /// history did.
     pub fn born_exactly(&self, path: &str) -> Option<usize> {
         let at = self.files.binary_search_by(|file| (**file).cmp(path)).ok()?;
         self.born[at].map(|at| at as usize)
     }
 
-    /// Returns the places to which a string may refer. The list is empty if there are too many.
+    /// Returns the places to which a string may refer: files if there are any, otherwise folders.
+    /// The list is empty if there are more than [`MEANT`].
     fn meant(&self, piece: &str) -> Vec<PathFiles> {
         let name = piece.rsplit('/').next().unwrap_or(piece);
         let known = self.by_name.get(name).map_or(&[][..], Vec::as_slice);
@@ -240,8 +243,8 @@ impl NamedPaths {
         }
     }
 
-    /// Returns the commits with the highest weight for the mentioned places that they touched, best
-    /// first; among equal commits the newer one comes first.
+    /// Returns at most `PROPOSED` commits with the highest [`Overlap::weight`], best first. Among
+    /// equal weights, the newer commit comes first.
     pub fn best(&self, history: &[Commit]) -> Vec<usize> {
         let mut all: Vec<(f64, usize)> =
             self.touched.keys().map(|at| (self.by(*at, &history[*at]).weight, *at)).collect();

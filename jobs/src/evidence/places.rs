@@ -27,8 +27,8 @@ pub fn is_document(path: &str) -> bool {
     name.rsplit_once('.').is_some_and(|(_, ending)| ENDINGS.contains(&ending))
 }
 
-/// Returns whether the text mentions a path: the complete path, or the file name with its folder. A
-/// bare `mod.rs` or `README.md` is ambiguous and does not count as a mention.
+/// Returns whether the text mentions a path, at least by its file name and the folder above the
+/// file. A bare `mod.rs` or `README.md` is ambiguous and does not count as a mention.
 pub fn names(text: &str, path: &str) -> bool {
     let tail = match path.rmatch_indices('/').nth(1) {
         Some((at, _)) => &path[at + 1..],
@@ -37,7 +37,7 @@ pub fn names(text: &str, path: &str) -> bool {
     tail.contains('/') && whole(text, tail)
 }
 
-/// Returns whether `part` occurs in `text` as a complete path or as the end of a path.
+/// Returns whether `part` occurs in `text` without adjoining letters, digits, `_` or `-`.
 fn whole(text: &str, part: &str) -> bool {
     let inside = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(part).any(|(at, _)| {
@@ -100,8 +100,8 @@ impl Tracked {
         self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
     }
 
-    /// Returns at most `limit` tracked files mentioned in the text: by complete path, by the end of
-    /// a path, or by a name that only one file has.
+    /// Returns at most `limit` tracked files that the text mentions by complete path or by the end
+    /// of their path, such as the file name. A mention that fits several tracked files is ignored.
     pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {
@@ -127,8 +127,8 @@ impl Tracked {
         found
     }
 
-    /// Returns at most `limit` tracked files with this stem, in any folder and with any extension;
-    /// `-` and `_` count as equal.
+    /// Returns at most `limit` tracked files with this stem, in any folder and with any extension.
+    /// Case is ignored, and `-` and `_` count as equal.
     pub fn with_stem(&self, wanted: &str, limit: usize) -> Vec<&str> {
         let alike = self.by_stem.get(&comparable(wanted)).into_iter().flatten();
         alike.take(limit).map(|at| self.paths[*at as usize].as_str()).collect()

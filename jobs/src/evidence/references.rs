@@ -1,8 +1,8 @@
-//! Resolves evidence: looks up the commits and paths that a text cites.
+//! Looks up the commits and paths that a text cites.
 //!
 //! A claim that something is done is only as good as the evidence that it cites. This module finds
-//! the commits and paths in a sentence and reports which of them exist. It must never trust a
-//! citation merely because the citation looks right.
+//! the commits and paths in a text and reports which of them exist. It must never trust a citation
+//! merely because the citation looks right.
 
 use super::ProjectEvidence;
 use super::places;
@@ -37,8 +37,9 @@ impl CheckedReferences {
 /// Looks up the commits and paths that `evidence` cites. Paths for which `own` returns true are
 /// skipped, because a note is not evidence for itself.
 ///
-/// An unknown hash is reported as missing only if the text cites it (see `offered`). The subject
-/// that follows a commit's hash is a quotation, so paths in it are ignored.
+/// An unknown hash is reported as missing only if the text cites it (see `is_citation`). The
+/// subject that follows a commit's hash is a quotation, so hashes and paths in the subject are
+/// ignored.
 pub fn check(
     room: &ProjectEvidence,
     evidence: &str,
@@ -47,7 +48,7 @@ pub fn check(
     let mut checked = CheckedReferences::default();
     let mut rest = evidence;
     // The parts of the text between the quoted subjects.
-    let (mut said, mut from) = (Vec::new(), 0);
+    let (mut unquoted, mut from) = (Vec::new(), 0);
     let mut looked_up = 0;
     while let Some(start) = rest.find(|c: char| c.is_ascii_alphanumeric()) {
         let before = &evidence[..evidence.len() - rest.len() + start];
@@ -62,26 +63,26 @@ pub fn check(
         if let Some(commit) = known {
             let quoted = after_subject(rest, &commit.subject);
             if quoted.len() < rest.len() {
-                said.push(&evidence[from..evidence.len() - rest.len()]);
+                unquoted.push(&evidence[from..evidence.len() - rest.len()]);
                 from = evidence.len() - quoted.len();
                 rest = quoted;
             }
         }
-        let offered = offered(before, piece, rest);
+        let cited = is_citation(before, piece, rest);
         let found = known.is_some()
-            || offered && looked_up < LOOKUPS && {
+            || cited && looked_up < LOOKUPS && {
                 looked_up += 1;
                 room.commit_elsewhere(piece)
             };
-        if found || offered {
+        if found || cited {
             note(
                 if found { &mut checked.found } else { &mut checked.missing },
                 Reference::Commit(piece.to_owned()),
             );
         }
     }
-    said.push(&evidence[from..]);
-    for path in said.into_iter().flat_map(places::mentioned) {
+    unquoted.push(&evidence[from..]);
+    for path in unquoted.into_iter().flat_map(places::mentioned) {
         if own(path) || looks_like_a_hash(path) {
             continue;
         }
@@ -99,14 +100,14 @@ pub fn check(
     checked
 }
 
-/// Maximum number of hashes in the text to look up outside the history that was read.
+/// Maximum number of hashes in a text to look up outside the history that was read.
 const LOOKUPS: usize = 8;
 
 /// Returns whether a word that could be a hash is meant as a citation: its length is typical of a
 /// cited hash, or it is at the beginning of the text or of a clause, or it follows the word
 /// "commit". A number is never a citation. The position alone does not make a word of letters only,
 /// or a part of a path, a citation.
-fn offered(before: &str, piece: &str, after: &str) -> bool {
+fn is_citation(before: &str, piece: &str, after: &str) -> bool {
     if piece.bytes().all(|byte| byte.is_ascii_digit()) {
         return false;
     }
@@ -154,7 +155,7 @@ fn note(list: &mut Vec<Reference>, reference: Reference) {
     }
 }
 
-/// Returns whether a word consists of 7 to 64 hex digits. "defaced" does too, so [`offered`]
+/// Returns whether a word consists of 7 to 64 hex digits, as "defaced" does. [`is_citation`]
 /// decides whether such a word is a citation.
 fn looks_like_a_hash(piece: &str) -> bool {
     (7..=64).contains(&piece.len()) && piece.bytes().all(|byte| byte.is_ascii_hexdigit())

@@ -1,4 +1,4 @@
-//! Audits the claims of a carry: gives the audit agent a checklist, and records its finding on each
+//! Audits a carry's claims: gives the audit agent a checklist, and records its finding on each
 //! claim next to the entry.
 //!
 //! ```text
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Runner checks simple claims itself (`claims.rs`). A claim that neither runner nor the audit
-//! checked is *unknown* and never counts as confirmed. This module must never change an entry.
+//! checked is *unknown*, and is never treated as confirmed. This module must never change an entry.
 
 use std::fmt::{self, Write as _};
 
@@ -55,7 +55,7 @@ pub struct CheckedClaim {
     pub why: String,
 }
 
-/// The audit record of an entry.
+/// An entry's audit record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     pub entry: String,
@@ -91,15 +91,15 @@ pub fn checklist(claims: &[String]) -> String {
 pub const INSTRUCTIONS: &str = "Look at each claim yourself, as it is now. End your answer with one line for \
 each claim and nothing after them: `claim N: holds — why`, `claim N: fails — why`, or `claim N: unknown — why`.";
 
-/// Parses an audit's final message into a finding on each claim. A later line about the same claim
-/// replaces an earlier one.
+/// Parses an audit's final message into a finding on each claim. A claim without a finding is
+/// unknown. A later line about the same claim replaces an earlier one.
 pub fn read(claims: &[String], answer: &str) -> Vec<CheckedClaim> {
     let mut checked: Vec<CheckedClaim> = claims
         .iter()
         .map(|claim| CheckedClaim {
             claim: claim.clone(),
             finding: ClaimFinding::Unknown,
-            why: "the audit did not say".to_owned(),
+            why: "the audit reported no finding".to_owned(),
         })
         .collect();
     for line in answer.lines() {
@@ -135,10 +135,10 @@ fn line_of(line: &str) -> Option<(usize, ClaimFinding, String)> {
     Some((number, finding, why))
 }
 
-/// Stages the audit record of an entry. An entry without claims gets no record.
+/// Stages an entry's audit record. An entry without claims gets no record.
 ///
 /// # Errors
-/// Returns an error if the scope refuses the file.
+/// Returns an error if the file cannot be staged.
 pub fn record(
     scope: &mut Scope,
     folder: &str,
@@ -155,8 +155,7 @@ pub fn record(
     Ok(Some(audit))
 }
 
-/// Returns the audit record of an entry, if the entry was audited. An unreadable record is treated
-/// as missing.
+/// Returns an entry's audit record, or `None` if there is none or it cannot be read.
 pub fn read_record(scope: &Scope, folder: &str, entry: &str) -> Option<Audit> {
     let (bytes, _) = scope.inspect(&path(folder, entry), LARGEST).ok()??;
     let audit: Audit = serde_json::from_slice(&bytes).ok()?;
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_unmentioned_claim_is_unknown() {
+    fn claims_without_a_finding_are_unknown() {
         let claims: Vec<String> =
             ["the check is clean", "the table renders", "nothing else"].map(str::to_owned).into();
         let answer = "Claim 1: fails — I guess\nwords\n- claim 1: **holds** — ran it\nclaim 2: FAILS: it does not\n\
@@ -181,7 +180,7 @@ mod tests {
             [
                 (ClaimFinding::Holds, "ran it"),
                 (ClaimFinding::Fails, "it does not"),
-                (ClaimFinding::Unknown, "the audit did not say"),
+                (ClaimFinding::Unknown, "the audit reported no finding"),
             ]
         );
         assert_eq!(checklist(&claims).lines().count(), 3);

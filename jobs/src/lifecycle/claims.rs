@@ -1,14 +1,14 @@
-//! Checks simple claims in a carry without the agent: that a file exists or contains some text,
-//! that a commit exists, and that a command exits with a given code.
+//! Checks simple claims in a carry without the agent: claims that a file exists or contains some
+//! text, that a commit exists, or that a command exits with a given code.
 //!
 //! ```text
 //! command ──sandbox?──yes──> run again: nothing writable, no network ──> holds or fails
-//!              │ no                    │ the sandbox kept it from working
+//!              │ no                    │ the sandbox blocked the command
 //!              └───────────────────────┴──> its last recorded use ──none──> not checked
 //! ```
 //!
 //! A model wrote the claims. This module must never run a command where it could change the
-//! project, the host or the run's results, and must never quote the output of a command.
+//! project, the host or the run's results, and must never quote a command's output.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ enum CommandForm {
 enum Rerun {
     /// The command exited with this code.
     Ended(i64),
-    /// The command was not run, or its result in the sandbox proves nothing, for this reason.
+    /// The reason why the command was not run, or why its result in the sandbox proves nothing.
     NotRun(String),
     /// The text is not a command.
     Prose,
@@ -203,8 +203,8 @@ fn is_there(ctx: &Context<'_>, path: &str) -> bool {
 }
 
 /// Returns whether unquoted text is prose: it begins neither with the name of a program nor with a
-/// word or an assignment that often begins a shell command. "test" is common in prose, so it counts
-/// as a program only if an option or `!` follows.
+/// word or an assignment that often begins a shell command. "test" is common in prose, so it is
+/// treated as a program only if an option or `!` follows.
 fn is_prose(ctx: &Context<'_>, words: &str) -> bool {
     let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
     let path = ctx.programs.env().get("PATH").map_or("", String::as_str);
@@ -256,7 +256,7 @@ fn judge(again: &Rerun, steps: &[ToolStep], (command, code): (&str, i64)) -> Che
     });
     match used.map(|step| step.exit_code) {
         Some(ended) => {
-            let why = format!("its last recorded use ended with {ended} (not run again: {why})");
+            let why = format!("its last recorded use ended with {ended} ({why})");
             Check(finding(ended), why)
         }
         None => Check(ClaimFinding::Unknown, why.to_owned()),
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn last_recorded_use_decides_without_a_sandbox() {
+    fn last_recorded_use_decides_after_failed_rerun() {
         let step = |cmd: &str, exit_code| ToolStep {
             args: Some(Args { cmd: Some(cmd.into()), ..Args::default() }),
             exit_code,

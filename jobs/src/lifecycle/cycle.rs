@@ -1,9 +1,9 @@
-//! Runs one tick of an agent's cycle: does the work of the current state and advances the agent's
+//! Runs one tick of an agent's cycle: does the current state's work and advances the agent's
 //! position.
 //!
 //! The next position is staged with the state's files, so either both are published or neither is.
-//! A failed run therefore keeps the position. A run whose gate is closed is skipped. This module
-//! must never stage a position before the state's work has succeeded.
+//! A failed run therefore leaves the position unchanged. A run is skipped if its state's gate is
+//! closed. This module must never stage a position before the state's work has succeeded.
 
 use std::path::Path;
 
@@ -75,9 +75,9 @@ impl Default for CycleSpec {
 pub struct AgentPosition {
     /// The cycle that was declared when the position was read.
     pub spec: Spec,
-    /// The current state and the number of its successful runs.
+    /// The current state and the number of its successful runs since it was entered.
     pub position: Position,
-    /// The prompt of the current state.
+    /// The current state's prompt, or `None` for the built-in prompt.
     pub prompt: Option<String>,
     /// The format of a dream's answer.
     #[serde(default)]
@@ -109,12 +109,12 @@ impl CycleSpec {
         (now.state().kind != StateKind::Rem).then_some(now)
     }
 
-    /// Returns the current state, if the position was read.
+    /// Returns the current state, or `None` if the position was not read.
     pub fn state(&self) -> Option<&CycleState> {
         self.now.as_ref().map(AgentPosition::state)
     }
 
-    /// Returns the settings for the work of the current state.
+    /// Returns the settings for the current state's work.
     pub fn work(&self, now: &AgentPosition) -> WorkSpec {
         let state = now.state();
         WorkSpec {
@@ -170,7 +170,7 @@ pub fn declared(root: &Path, file: Option<&str>) -> Result<Spec, BadCycle> {
     parsed(&path, &text)
 }
 
-/// Parses the text of the file at `path`, which declares a cycle.
+/// Parses a cycle's declaration. The extension of `path` selects org or Markdown.
 ///
 /// # Errors
 /// Returns [`BadCycle::Mistakes`] if the text is not a valid cycle.
@@ -182,8 +182,9 @@ pub fn parsed(path: &str, text: &str) -> Result<Spec, BadCycle> {
 /// Runs one step of the cycle.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if a gate is closed or the position has changed since it was read,
-/// and another error if the work fails. After an error, the position is unchanged.
+/// Returns [`JobError::Nothing`] if the state's gate is closed or the position has changed since it
+/// was read, and another error if the position cannot be used or the work fails. A run that returns
+/// an error does not change the position.
 pub fn run(ctx: &mut Context<'_>, spec: &CycleSpec, job: &str) -> Result<Finished, JobError> {
     let Some(now) = &spec.now else {
         return Err(JobError::failed(Class::Internal, "the agent's position was not read"));
@@ -250,8 +251,8 @@ fn unusable(error: &BadPosition, agent: &str) -> JobError {
     JobError::failed(Class::Environment, why)
 }
 
-/// Prefixes a failure message with a note that the state failed, how often it failed in a row, and
-/// that the cycle stays in this state.
+/// Extends a failure's message with the state's name, the number of consecutive failures and a note
+/// that the cycle remains in this state. Any other error is returned unchanged.
 fn held(error: JobError, state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> JobError {
     let Outcome::Failed { class, why } = error.outcome(now) else {
         return error;

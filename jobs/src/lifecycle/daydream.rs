@@ -1,7 +1,8 @@
-//! Writes daydreams: one-line musings after a run, kept in `daydreams.json` and never committed.
+//! Writes daydreams: one-line musings on the latest tool uses, kept in `daydreams.json` and never
+//! committed.
 //!
 //! ```text
-//! 12 min since the last, and no dream just now? ──no──> skipped
+//! 12 min since the last daydream and the last dream? ──no──> skipped
 //!   │ yes
 //! ask ──no model, no answer, nothing usable──> skipped, with the reason
 //!   └──> lowercased, 40 words ──> daydreams.json, 60 kept, one publication
@@ -130,21 +131,21 @@ fn due(ctx: &Context<'_>, spec: &DaydreamSpec, known: &Daydreams) -> Result<(), 
         |at: Timestamp| at <= ctx.clock.now() && ctx.clock.now().duration_since(at) < interval;
     let minutes = spec.interval_minutes;
     if known.daydreams.first().is_some_and(|it| soon(it.ts)) {
-        return Err(format!("the last one is not {minutes} minutes old"));
+        return Err(format!("the last daydream is not {minutes} minutes old"));
     }
     let folder = manifest::folder(spec.agent.as_deref());
     let dreams = manifest::read(&ctx.files, &folder).ok();
     let dreamt = dreams.and_then(|it| it.manifest.entries.first()?.ts);
     if dreamt.is_some_and(soon) {
-        return Err("a dream ran just now".to_owned());
+        return Err(format!("the last dream is not {minutes} minutes old"));
     }
     Ok(())
 }
 
-/// Builds the question that a daydream would ask.
+/// Builds a daydream's question.
 ///
 /// # Errors
-/// Returns an error if its instructions file cannot be read.
+/// Returns an error if the prompt file cannot be read.
 pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Result<Request, JobError> {
     let steps = ctx.last_steps(&spec.files.steps, spec.agent.as_deref(), 8);
     let steps = steps.ok().and_then(Result::ok).unwrap_or_default();
@@ -163,7 +164,7 @@ pub(crate) fn question(ctx: &Context<'_>, spec: &DaydreamSpec) -> Result<Request
     Ok(request)
 }
 
-/// Converts an answer to one lowercase line with a limited number of words.
+/// Converts an answer to one lowercase line of at most [`WORDS`] words and 400 characters.
 fn musing(text: &str) -> String {
     let text = text.trim().trim_matches(['"', '“', '”', '`']);
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -1,4 +1,4 @@
-//! Reads the commits that count as evidence, and finds those that are newer than an entry.
+//! Reads the commits that are evidence of work, and finds those that are newer than an entry.
 //!
 //! Runner's own commits of entries are not evidence of work. If the commit at which the entry was
 //! written is recorded and still exists, this module must never derive the order of commits from
@@ -11,7 +11,7 @@ use runner_engine::git::Git;
 use super::manifest::{FOLDER, Listed};
 use crate::JobError;
 
-/// The tag at the start of the subject when runner commits an entry.
+/// The subject prefix of runner's own commits.
 const OWN: &str = "rem: ";
 /// The option that limits the number of commits to read. Runner's own commits, which are left out
 /// afterwards, are included in that number.
@@ -23,7 +23,7 @@ pub struct Commit {
     pub hash: String,
     /// The abbreviated hash, as shown in the log.
     pub short: String,
-    /// The commit time, in seconds since the epoch.
+    /// The commit time, in seconds since the Unix epoch.
     pub at: i64,
     pub subject: String,
 }
@@ -35,7 +35,7 @@ impl Commit {
     }
 }
 
-/// Returns the newest commits of the branch, newest first, without runner's own.
+/// Returns the branch's latest commits, newest first, without runner's own.
 ///
 /// # Errors
 /// Returns an error if git fails.

@@ -34,7 +34,7 @@ pub fn folder(agent: Option<&str>) -> String {
     }
 }
 
-/// Returns whether `name` is a valid agent name. The folder of a valid name is neither hidden nor
+/// Returns whether `name` is a valid agent name. A folder with a valid name is neither hidden nor
 /// private.
 pub fn is_agent_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
@@ -54,7 +54,7 @@ pub struct Listed {
     pub file: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ts: Option<Timestamp>,
-    /// The model that wrote the entry.
+    /// The model that wrote the entry, or [`entry::BY_RULE`].
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
     /// The first line of the entry's tale.
@@ -110,7 +110,7 @@ pub struct ReadManifest {
     pub expect: Expect,
 }
 
-/// Returns the id of an entry if `file` is the file name of an entry.
+/// Returns the id in an entry's file name, or `None` if `file` is not such a name.
 pub fn id_of(file: &str) -> Option<&str> {
     let id = file.strip_suffix(".org")?;
     let shape = |form: &str| {
@@ -134,10 +134,10 @@ pub fn time_of(id: &str) -> Option<Timestamp> {
     civil.to_zoned(TimeZone::UTC).ok().map(|it| it.timestamp())
 }
 
-/// Reads the manifest of a folder. A missing file yields an empty list.
+/// Reads a folder's manifest. A missing file yields an empty list.
 ///
 /// # Errors
-/// Returns an error if the file exists but is not a valid manifest.
+/// Returns an error if the file exists but cannot be read or is not a valid manifest.
 pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
     let path = format!("{folder}/{FILE}");
     let Some((bytes, _)) = scope.inspect(&path, LARGEST)? else {
@@ -157,7 +157,7 @@ pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
 /// Returns the reason if the text is not a valid manifest.
 pub fn parse(bytes: &[u8]) -> Result<Manifest, String> {
     let manifest: Manifest =
-        serde_json::from_slice(bytes).map_err(|error| format!("it is not a manifest: {error}"))?;
+        serde_json::from_slice(bytes).map_err(|error| format!("not a manifest: {error}"))?;
     match manifest.entries.iter().find(|it| id_of(&it.file).is_none()) {
         Some(odd) => Err(format!("{:?} is not the name of an entry", odd.file)),
         None => Ok(manifest),
@@ -179,7 +179,7 @@ pub fn entry_of(scope: &Scope, folder: &str, listed: &Listed) -> Result<(Entry, 
 }
 
 impl Manifest {
-    /// Returns the manifest with `newest` added as the first entry.
+    /// Returns the manifest with `newest` added as the first entry, limited to [`MOST`] entries.
     #[must_use]
     pub fn with(&self, newest: Listed) -> Self {
         let others = self.entries.iter().filter(|it| it.file != newest.file);
@@ -193,8 +193,8 @@ impl Manifest {
     }
 }
 
-/// Returns the id of a new entry: its time to the minute, or the next free second if that id is
-/// taken.
+/// Returns a new entry's id: the time to the minute or, if that id is taken, to the next free
+/// second.
 pub fn new_id(now: Timestamp, taken: impl Fn(&str) -> bool) -> String {
     let minute = now.strftime("%Y-%m-%d-%H%M").to_string();
     if !taken(&minute) {
@@ -215,17 +215,17 @@ pub fn folder_of(agent: &str) -> String {
     folder(Some(agent).filter(|agent| !agent.is_empty()))
 }
 
-/// The newest entry of an agent.
+/// An agent's newest entry.
 #[derive(Clone, Debug)]
 pub struct Newest {
-    /// The path of the entry, relative to the project.
+    /// The entry's path, relative to the project.
     pub path: String,
     /// The entry's row in the list.
     pub listed: Listed,
     /// The path of the list.
     pub list: String,
     pub entry: Entry,
-    /// The text of the entry.
+    /// The entry's text.
     pub text: String,
     /// The digests of the entry and of the list, by path.
     pub digests: BTreeMap<String, Digest>,
@@ -234,7 +234,7 @@ pub struct Newest {
 /// Returns the newest entry, or `None` if there is no entry yet.
 ///
 /// # Errors
-/// Returns an error if the manifest or the entry exists but is not valid.
+/// Returns an error if the manifest is invalid, or if its first entry is missing or invalid.
 pub fn newest(root: &Path, agent: &str) -> Result<Option<Newest>, JobError> {
     newest_in(&Scope::open(root, &[], ".runner/staging/look")?, agent)
 }

@@ -1,5 +1,5 @@
-//! The lifecycle: the states that a project's agents go through in turn, and the entry that each
-//! dream writes.
+//! The lifecycle: the cycle of states that each agent runs through, the journal entry that each
+//! dream writes, and the project's board.
 
 pub mod audit;
 pub mod board;

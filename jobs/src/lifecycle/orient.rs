@@ -30,7 +30,7 @@ const WIDEST: usize = 300;
 const NAMED: usize = 5;
 /// Maximum number of commits, of moves and of uncommitted paths to list.
 const HAPPENED: usize = 8;
-/// Maximum number of lines of a carry, and of a checklist, to show.
+/// Maximum number of lines to show from a carry, and from a checklist.
 const CARRIED: usize = 20;
 
 /// The orientation shown to a run when it starts.
@@ -38,14 +38,14 @@ const CARRIED: usize = 20;
 pub struct Orientation {
     /// The paths of the files that were read, relative to the project.
     pub read: Vec<String>,
-    /// Tasks in flight.
+    /// The headings of the DOING tasks.
     pub doing: Vec<String>,
-    /// Tasks to do first.
+    /// The headings of the NEXT tasks.
     pub next: Vec<String>,
-    /// The path of the entry that contains the carry, if there is a carry to show.
+    /// The path of the newest entry, or `None` if its carry is not shown.
     pub entry: Option<String>,
-    /// The origin of the entry. A carry of unknown origin is shown without the instruction to trust
-    /// it.
+    /// The origin of the newest entry, or `None` if no entry was read. A carry of unknown origin is
+    /// shown without the instruction to trust it.
     pub provenance: Option<Provenance>,
     pub carry: Vec<String>,
     /// The uncommitted paths, then the commits and task moves since the entry. Without an entry,
@@ -53,14 +53,14 @@ pub struct Orientation {
     pub since: Vec<String>,
     /// The first project file mentioned in the carry, if there is one.
     pub file: Option<String>,
-    /// The claims of the carry, for an audit.
+    /// The carry's claims, for an audit.
     pub claims: Vec<String>,
     /// Messages about missing or unreadable sources.
     pub troubles: Vec<String>,
 }
 
-/// Lists what happened since the newest entry: the commits, and the tasks of the board at
-/// `board_path` that moved.
+/// Lists what happened since the newest entry: the commits, and the moves on the board at
+/// `board_path`.
 ///
 /// # Errors
 /// Returns an error if git or the board's history cannot be read.
@@ -105,7 +105,7 @@ pub fn uncommitted(git: &Git, board_path: &str) -> Result<Option<String>, JobErr
     Ok((!paths.is_empty()).then(|| format!("not committed: {}{more}", listed.join(", "))))
 }
 
-/// Reads the board, and takes the carry from an agent's newest entry, with the entry's origin.
+/// Builds an orientation from the carry of an agent's newest entry, and from the board.
 pub fn orient(
     scope: &Scope,
     board_path: &str,
@@ -161,7 +161,7 @@ impl Orientation {
         self.next = of(Keyword::Next);
     }
 
-    /// Formats the orientation for a run of this kind. `picked` is the task that was begun for the
+    /// Formats the orientation for a run of this kind. `picked` is the task that was picked for the
     /// run.
     pub fn lines(&self, kind: StateKind, picked: Option<&str>) -> Vec<String> {
         let mut out = Vec::new();

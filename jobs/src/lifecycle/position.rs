@@ -65,10 +65,10 @@ impl Position {
 /// Why a position cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BadPosition {
-    /// The file does not contain a valid position.
-    #[error("{path} is not a position: {text:?}")]
+    /// The file is not a small regular file, or does not contain a valid position or time.
+    #[error("{path} has invalid content: {text:?}")]
     Malformed { path: String, text: String },
-    /// The cycle no longer has this state.
+    /// The cycle does not have this state.
     #[error("{path} names the state {state:?}, which the cycle does not have")]
     Unknown { path: String, state: String },
     #[error("cannot read {path}")]
@@ -134,7 +134,8 @@ pub fn ran(root: &Path, agent: &str, state: &str) -> Result<Option<Timestamp>, B
     ran_in(&open(root, &ran_path(agent, state))?, agent, state)
 }
 
-/// Returns the time of a state's last successful run, read through an open scope.
+/// Returns the time of a state's last successful run, read through an open scope, or `None` if
+/// there was none.
 ///
 /// # Errors
 /// Returns [`BadPosition`] if the file cannot be used.
@@ -157,7 +158,7 @@ fn cannot(path: &str, error: &ScopeError) -> BadPosition {
     BadPosition::Io { path: path.to_owned(), source: io::Error::other(whole(error)) }
 }
 
-/// Reads one of runner's small files. Returns an error if the path is not a small regular file.
+/// Reads a regular file of at most [`LONGEST`] bytes, or returns `None` if the file does not exist.
 fn small(scope: &Scope, path: &str) -> Result<Option<String>, BadPosition> {
     match scope.inspect(path, LONGEST) {
         Ok(found) => Ok(found.map(|(bytes, _)| String::from_utf8_lossy(&bytes).into_owned())),
@@ -200,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_position_is_refused() {
+    fn invalid_positions_are_refused() {
         let spec = parse(DEFAULT, BoardForm::Org).unwrap();
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();

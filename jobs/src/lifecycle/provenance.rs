@@ -1,8 +1,8 @@
-//! Decides whether an entry is the file that runner published.
+//! Decides whether runner published an entry or the user adopted it.
 //!
 //! An entry moves tasks and determines what the next run trusts, so an agent that forges one
-//! controls the project. The sandbox keeps agents from writing entries, but a commit, a stash or a
-//! restored backup can still bring a forged file into the folder. The database records the digest
+//! controls the project. The sandbox prevents agents from writing entries, but a commit, a stash or
+//! a restored backup can still bring a forged file into the folder. The database records the digest
 //! of each file that runner published. This module must never accept an entry merely because its
 //! text is well-formed.
 
@@ -25,8 +25,8 @@ pub enum Provenance {
     /// The database contains no entry by this agent, as in another clone or after the database was
     /// lost.
     Unknown,
-    /// The database contains entries by this agent, but not this entry or its list in their current
-    /// form.
+    /// The database contains entries by this agent, but not both this entry and its list in their
+    /// current form.
     Foreign,
 }
 
@@ -96,7 +96,7 @@ mod tests {
             (files("a", "forged"), Provenance::Foreign),
             (files("restored", "b"), Provenance::Foreign),
             (BTreeMap::from([("list".to_owned(), digest("a"))]), Provenance::Foreign),
-            // An entry that an agent adds without its list has no effect either.
+            // A published entry has no effect without a published list.
             (BTreeMap::from([("entry".to_owned(), digest("b"))]), Provenance::Unknown),
         ] {
             assert_eq!(Provenance::compare(&published, &newest), expected, "{published:?}");

@@ -2,8 +2,8 @@
 //!
 //! An entry is published before it is committed, so a failed commit never affects the entry. The
 //! next dream commits the entries that were left behind. A commit contains no other staged or
-//! changed file. [`runner_engine::git`] describes how git is kept from running other programs. This
-//! module must never change a file, and never push unless configured.
+//! changed file. [`runner_engine::git`] describes how git is prevented from running other programs.
+//! This module must never change a file, and never push unless configured.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -89,7 +89,7 @@ fn commit(git: &Git, publish: &Publish) -> Result<(), String> {
     git.commit_files(&files, &publish.message).map(drop).map_err(|error| error.to_string())
 }
 
-/// Returns the entries in the same folder that earlier dreams could not commit.
+/// Returns the uncommitted entries in the folder of the first path.
 fn left_behind(git: &Git, paths: &[String]) -> Vec<String> {
     let folder = paths.first().and_then(|path| path.rsplit_once('/'));
     let Some((folder, _)) = folder else {

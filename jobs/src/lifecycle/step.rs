@@ -10,7 +10,7 @@
 //!   └──────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! This module must never advance the position: only publishing a run does that.
+//! This module must never advance the position: only a run's publication does that.
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -18,19 +18,20 @@ use super::spec::CycleState;
 
 /// Number of consecutive failures after which the cycle waits before it retries.
 pub const AT_ONCE: u32 = 3;
-/// The wait after [`AT_ONCE`] failures. It doubles with each additional failure.
+/// The wait after [`AT_ONCE`] failures. It doubles with each additional failure, up to
+/// [`LONGEST_WAIT`].
 const FIRST_WAIT: SignedDuration = SignedDuration::from_mins(15);
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_hours(6);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TickFacts<'f> {
-    /// The job that runs the cycle.
+    /// The name of the job that runs the cycle.
     pub job: &'f str,
-    /// The time of the state's last successful run.
+    /// The time of the state's last successful run, or `None` if there was none.
     pub ran: Option<Timestamp>,
     /// Number of consecutive failures of the job that runs the cycle.
     pub failures: u32,
-    /// The time of the last failure.
+    /// The time of the last failure, or `None` if the job has no failure marker.
     pub failed: Option<Timestamp>,
 }
 
@@ -42,7 +43,7 @@ pub enum CycleStep {
     Gate { until: Timestamp, why: String },
 }
 
-/// Decides the action for a state at `now`.
+/// Decides what a tick at `now` does in a state.
 pub fn step(state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> CycleStep {
     let name = &state.name;
     if let (Some(least), Some(ran)) = (state.min_interval, facts.ran)
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn min_interval_counts_from_the_last_run() {
+    fn min_interval_begins_at_the_last_run() {
         let ran = TickFacts { ran: Some(at(0)), ..TickFacts::default() };
         assert!(goes(TickFacts::default(), 0));
         assert!(!goes(ran, 0) && !goes(ran, 49));

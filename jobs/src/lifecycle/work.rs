@@ -1,7 +1,7 @@
-//! Runs an agent once, for a state of a cycle or for a job of kind `wake`, `audit` or `plan`.
+//! Runs an agent once, for a cycle's state or for a job of kind `wake`, `audit` or `plan`.
 //!
 //! ```text
-//! newest entry's verdicts ─> board ─pick─> the task        one publication, before anything is asked
+//! newest entry's verdicts ─> board ─pick─> the task        one publication, before the request
 //! board, carry ─orient─> the request ──ask──> the agent, in the work tree, inside the sandbox
 //! git before, git after ─────────────────────> the actual results
 //! ```
@@ -38,7 +38,7 @@ use crate::{Context, Finished, JobError};
 
 /// The delay before retrying a run whose board is busy.
 const BUSY: jiff::SignedDuration = jiff::SignedDuration::from_secs(60);
-/// Maximum number of commits to list in a report, and of commits or changed paths to record as
+/// Maximum number of commits listed in a report, and of commits and of changed paths recorded as
 /// steps.
 const NAMED: usize = 20;
 /// Number of most recent tool uses to search for a claim's command.
@@ -111,7 +111,7 @@ struct BoardInput {
 ///
 /// # Errors
 /// Returns [`JobError::Wait`] if the board is busy, and another error if a file, the database or
-/// git fails or no backend answers.
+/// git cannot be used or no backend answers.
 pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError> {
     let newest = newest(ctx, spec)?;
     let (begun, entry) = begin(ctx, spec, &newest)?;
@@ -162,9 +162,9 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     Ok(finished)
 }
 
-/// Records the run of a `command` agent, because runner cannot see the agent's tool calls: one row
-/// for the run, and one row for each of at most [`NAMED`] commits and [`NAMED`] changed paths. A
-/// failure to write a row does not fail the run.
+/// Records the run of a `command` agent, whose tool calls runner cannot see. Writes one row for the
+/// run, and one row for each of at most [`NAMED`] commits and [`NAMED`] changed paths. An error
+/// while writing a row does not fail the run.
 fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;
@@ -186,8 +186,8 @@ fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Opti
     }
 }
 
-/// Records an audit's findings on the claims of the newest entry, and returns them as lines for the
-/// report.
+/// Records an audit's findings on the newest entry's claims, and returns the findings as lines for
+/// the report.
 fn audited(
     ctx: &mut Context<'_>,
     spec: &WorkSpec,
@@ -208,7 +208,8 @@ fn audited(
     Ok(reported.collect())
 }
 
-/// The newest entry with its origin, or why it could not be read.
+/// The newest entry with its origin, `None` if there is no entry, or the reason why the entry could
+/// not be read.
 type NewestRead = Result<Option<(Newest, Provenance)>, JobError>;
 
 /// Reads the newest entry and looks up its origin.
@@ -225,7 +226,7 @@ fn newest(ctx: &Context<'_>, spec: &WorkSpec) -> Result<NewestRead, JobError> {
     Ok(Ok(Some((newest, provenance))))
 }
 
-/// Builds the orientation summary, including the events since the newest entry.
+/// Builds the orientation, including the uncommitted paths and the events since the newest entry.
 fn oriented(
     ctx: &Context<'_>,
     spec: &WorkSpec,
@@ -239,8 +240,8 @@ fn oriented(
     Ok(orientation)
 }
 
-/// Applies the newest entry's verdicts to the board, if runner published the entry, and picks a
-/// task.
+/// Applies the newest entry's verdicts to the board, if runner published the entry or the user
+/// adopted it, and picks a task. Also returns the entry if its verdicts take effect.
 fn begin(
     ctx: &mut Context<'_>,
     spec: &WorkSpec,
@@ -276,7 +277,7 @@ fn on_board(
     wishes.extend(entry.as_ref().map(BoardRequest::Apply));
     wishes.push(BoardRequest::Pick);
     let Some(state) = ctx.files.state() else {
-        return Err(JobError::failed(Class::Internal, "the run was given no folder for its locks"));
+        return Err(JobError::failed(Class::Internal, "the run has no folder for its locks"));
     };
     let project = ctx.spender.store().run(ctx.admitted.run())?.project;
     let me = ProcessIdentity::me();
@@ -352,7 +353,7 @@ pub(crate) fn question(
 /// The results of a run, as reported by git.
 #[derive(Debug, Default)]
 struct RunResult {
-    /// New commits, newest first, each as a short hash and a subject.
+    /// At most 200 new commits, newest first, each as a short hash and a subject.
     commits: Vec<String>,
     /// Number of paths that differ from the last commit.
     uncommitted: usize,
@@ -452,7 +453,7 @@ impl Kind for WorkSpec {
         })
     }
 
-    /// The findings of an audit are written next to the entry.
+    /// An audit's findings are written next to the entry.
     fn publishes(&self) -> Targets {
         Targets::Folders(vec![folder_of(&self.agent)])
     }

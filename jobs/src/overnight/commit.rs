@@ -1,5 +1,4 @@
-//! The COMMIT step: applies staged and measured changes to the corpus, either completely or not at
-//! all.
+//! The COMMIT step: applies changes to the corpus, either completely or not at all.
 //!
 //! ```text
 //! staged ──READY{manifest, iteration}──> moved one by one ──DONE──> noted ──> marker gone
@@ -8,9 +7,9 @@
 //!
 //! Every iteration is a separate publication within the run that the database admitted. A marker
 //! ([`runner_engine::publish::marker`]) records the publication. The run's final publication
-//! settles the run and contains only the report. The iterations have no database rows of their own,
-//! because a night has one admission, one budget and one outcome. With a marker, a commit can also
-//! be completed after the tree has been copied to another machine. The run that makes a commit
+//! settles the run and contains only the summary. The iterations have no database rows of their
+//! own, because a night has one admission, one budget and one outcome. With a marker, a commit can
+//! also be completed after the tree has been copied to another machine. The run that makes a commit
 //! checks its fence before it writes each state of the marker.
 //!
 //! A program that checks the marker never sees a partly applied iteration, even after a crash.
@@ -42,14 +41,15 @@ const HISTORY: &str = "oscillation.json";
 /// Maximum size in bytes of a file that [`live`] reads.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
-/// Why a commit was not made or not finished.
+/// Why a commit could not be made, finished or inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// Nothing was recorded, and the corpus is unchanged.
+    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. Other functions return this
+    /// variant if a path is not allowed, or if a file or the commit lock cannot be used.
     #[error("nothing was committed: {0}")]
     Before(String),
     /// The commit is recorded but not finished, or its marker cannot be read. The next process that
-    /// takes the lock tries to finish the commit.
+    /// takes the run lock tries to finish the commit.
     #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
     /// The run lost its fence to another process.
@@ -69,7 +69,7 @@ pub struct Commit<'a> {
     pub iteration_id: String,
     /// The time at which the iteration began.
     pub started_at: String,
-    /// The record for the process that finishes the commit.
+    /// The iteration's record, which recovery returns, or null if there is none.
     pub record: Value,
 }
 
@@ -90,7 +90,7 @@ impl Target {
     }
 }
 
-/// Pairs the digest of each changed file's current content with its new content.
+/// Returns a target for each changed file, with the digest of the file's current content.
 ///
 /// # Errors
 /// Returns an error if a path is not one of the corpus's own paths, is not a regular file or cannot
@@ -117,7 +117,9 @@ impl Commit<'_> {
     /// or removed.
     ///
     /// # Errors
-    /// Returns a [`CommitError`]. [`CommitError::Before`] leaves the corpus unchanged.
+    /// Returns [`CommitError::Before`] if nothing was recorded, [`CommitError::Unfinished`] if the
+    /// commit was recorded but not finished, and [`CommitError::TakenOver`] if the run lost its
+    /// fence.
     pub fn make(self, targets: Vec<Target>) -> Result<usize, CommitError> {
         let targets: Vec<Target> = targets.into_iter().filter(|target| !target.is_idle()).collect();
         if targets.is_empty() {
@@ -127,7 +129,7 @@ impl Commit<'_> {
         let folder = overnight();
         let name = |text: String| folder.join(&text).expect("the name is valid");
         let prev = name(format!("prev.{}", self.number));
-        // Removes anything left behind by an iteration that stopped before its commit.
+        // An iteration that stopped before its commit may have left files behind.
         discard(&fs, &prev).map_err(before)?;
         let manifest = self.manifest(&fs, &prev, targets);
         let manifest = match manifest {
@@ -186,7 +188,7 @@ impl Commit<'_> {
 pub struct Recovered {
     /// Iterations whose commits were finished during recovery, each with its record.
     pub rolled_forward: Vec<(String, Value)>,
-    /// Iterations that were already committed but not yet recorded, each with its record.
+    /// Iterations whose commits were already finished, each with its record.
     pub done: Vec<(String, Value)>,
     /// Markers that other programs wrote or that are invalid. They are not changed.
     pub foreign: Vec<String>,
@@ -198,8 +200,8 @@ impl Recovered {
     }
 }
 
-/// Finishes every unfinished commit. The caller must hold `run.lock`. The markers remain until
-/// [`clear`] removes them.
+/// Finishes every unfinished commit that runner made. The caller must hold `run.lock`. The markers
+/// remain until [`clear`] removes them.
 ///
 /// # Errors
 /// Returns an error if the commit lock cannot be taken, if a target has content that the commit
@@ -233,7 +235,8 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
     Ok(recovered)
 }
 
-/// Removes the markers of finished commits, and the folders of commits that were never recorded.
+/// Removes the markers and folders of finished commits, and the folders of commits that were never
+/// recorded.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.
@@ -274,7 +277,7 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     Ok(())
 }
 
-/// Returns whether a commit is recorded but not finished.
+/// Returns whether a commit that runner made is recorded but not finished.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
@@ -302,7 +305,7 @@ pub fn live(root: &Path, path: &str) -> Result<Option<Vec<u8>>, CommitError> {
     open(root)?.read(&rel(path)?, LONGEST).map_err(before)
 }
 
-/// Copies each file that a commit will remove to `into`, a folder of the run.
+/// Copies each file that a commit will remove to the folder `into`.
 ///
 /// # Errors
 /// Returns an error if a file operation fails.
@@ -326,7 +329,7 @@ pub fn history(root: &Path) -> FileHistory {
     bytes.map(|bytes| FileHistory::parse(&bytes)).unwrap_or_default()
 }
 
-/// Writes the history of added, removed and merged files. The caller must hold the lock.
+/// Writes the history of added, removed and merged files. The caller must hold `run.lock`.
 ///
 /// # Errors
 /// Returns an error if the file cannot be written.
@@ -342,7 +345,7 @@ fn overnight() -> RelPath {
     RelPath::new(FOLDER).expect("a constant path")
 }
 
-/// Returns the path of a corpus file, if the file may be changed.
+/// Returns a corpus file's path relative to the project. Refuses a file that no commit may change.
 fn rel(path: &str) -> Result<RelPath, CommitError> {
     let bad = |error: BadPath| CommitError::Before(error.to_string());
     let own = RelPath::new(path).map_err(bad)?;

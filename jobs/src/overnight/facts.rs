@@ -49,15 +49,16 @@ pub struct Facts {
     /// The indexed history, which is searched for finished work, or `None` if git could not list
     /// the tracked files.
     pub evidence: Option<ProjectEvidence>,
-    /// The names of this repository: its folder name, and the last part of each remote URL.
+    /// The names of this repository in lower case: its folder name, and the last part of each
+    /// remote URL.
     pub names: Vec<String>,
     /// The known uses of the corpus, or `None` until [`Facts::learn`] reads them.
     pub(super) uses: Option<Uses>,
 }
 
 impl Facts {
-    /// Reads the facts. A fact that cannot be read is left out, and `sources.left_out` gives the
-    /// reason.
+    /// Reads the facts, except the uses. If the commits, the list of tracked files or a note cannot
+    /// be read, `sources.left_out` gives the reason.
     pub fn read(root: &Path, git: &Git) -> Self {
         let mut facts = Self { names: names(root), ..Self::default() };
         let mut commits = Vec::new();
@@ -174,7 +175,7 @@ impl Facts {
         self.uses.insert(uses)
     }
 
-    /// Returns the uses read by [`Facts::learn`], or no uses before its first call.
+    /// Returns the uses read by [`Facts::learn`], which must be called first.
     pub fn known_uses(&mut self) -> &Uses {
         self.uses.get_or_insert_default()
     }
@@ -192,7 +193,7 @@ impl Facts {
         later.then(|| format!("{} {}", commit.short(), commit.subject))
     }
 
-    /// Returns whether `repo` names another repository than the project's.
+    /// Returns whether `repo` names a repository other than the project's.
     pub fn is_foreign(&self, repo: Option<&str>) -> bool {
         let repo = repo.map(|repo| repo.trim().to_lowercase());
         let last = repo.as_deref().and_then(|repo| repo.rsplit('/').next());
@@ -201,8 +202,8 @@ impl Facts {
         })
     }
 
-    /// Returns the project file identified by `named`: the file at this path, or the only tracked
-    /// file whose path ends with `named`.
+    /// Returns the path of the file at `named`, or of the only tracked file whose path ends with
+    /// `named`. Returns `None` if there is no such file.
     pub fn file(&self, root: &Path, named: &str) -> Option<String> {
         if self.tracked.contains(named) {
             return Some(named.to_owned());
@@ -219,8 +220,8 @@ impl Facts {
         }
     }
 
-    /// Returns at most five tests: the test files in `files`, and tracked tests whose names match
-    /// one of those files.
+    /// Returns at most five tests: the test files in `files`, and tracked tests whose names match a
+    /// file in `files`.
     pub fn tests_of(&self, files: &[String]) -> Vec<String> {
         let base = |path: &str| {
             let name = path.rsplit('/').next().unwrap_or(path);
@@ -248,7 +249,6 @@ impl Facts {
     }
 }
 
-/// Returns the names of a repository: its folder name, and the last part of each remote URL.
 fn names(root: &Path) -> Vec<String> {
     let config = read_text_in(root, Path::new(".git").join("config"), LONGEST).unwrap_or_default();
     let urls = config.lines().filter_map(|line| line.trim().strip_prefix("url = "));
@@ -260,8 +260,8 @@ fn names(root: &Path) -> Vec<String> {
     own.into_iter().chain(urls.map(last)).collect()
 }
 
-/// Returns the transcripts of the project's sessions, newest first: those inside the corpus, and
-/// those that Claude Code keeps in the home folder.
+/// Returns at most [`SESSIONS`] transcripts of the project's sessions, newest first: those inside
+/// the corpus, and those that Claude Code keeps in the home folder.
 fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
     let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();
     let own = own.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();

@@ -9,7 +9,7 @@ use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
 use super::corpus::{Changes, Corpus};
 
-/// Subjects, each with the words for a learning about it and for a task that needs it.
+/// Subjects, each with the text of a learning and a task that needs that learning.
 const SUBJECTS: [(&str, &str, &str); 28] = [
     (
         "retry-jitter",
@@ -302,7 +302,7 @@ fn repairs_do_not_lower_the_fitness() {
         (format!("learnings/harvest-{at}.md"), format!("{front}# {}\n", gibberish(at, 12)))
     });
     at_least("learnings are harvested", &whole(), &corpus(all().chain(harvested)), &uses);
-    at_least("twenty withheld nodes are added", &few, &whole(), &uses);
+    at_least("twenty nodes are added", &few, &whole(), &uses);
 
     // Both copies were used too, and their uses count towards the node that remains.
     let (_, text) = node(2);
@@ -340,7 +340,7 @@ fn repairs_do_not_lower_the_fitness() {
 }
 
 #[test]
-fn uses_are_read_from_citations_sessions_and_commits() {
+fn uses_are_read_from_citations_and_sessions() {
     let corpus = whole();
     let mut uses = Uses::default();
     let odd = uses.add_citations(concat!(

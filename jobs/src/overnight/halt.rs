@@ -1,11 +1,11 @@
-//! Decides when the loop ends, from measurements alone.
+//! Decides, from measurements alone, whether an iteration is committed and whether the loop ends.
 //!
 //! ```text
 //! measured ──regression──┬─ a rescue is left ──> commit, spend a rescue, continue
-//!          │             └─ strict, or none ──> halt, nothing committed
+//!          │             └─ strict, or none ──> halt, commit nothing
 //!          ├─ work is left over ─────────────> commit, continue
 //!          ├─ second zero delta in a row ────> commit, end
-//!          ├─ plateau: commit and end; strict: halt, nothing committed
+//!          ├─ plateau: commit and end; strict: halt, commit nothing
 //!          └─ else ──────────────────────────> commit, continue
 //! ```
 
@@ -19,11 +19,12 @@ pub struct HaltRules {
     pub epsilon: f64,
     /// Number of consecutive deltas below `epsilon` that constitute a plateau.
     pub window: usize,
-    /// The largest drop in one metric that does not count as a regression.
+    /// The largest drop in a measure or in a value of `Floors` that does not count as a regression.
     pub max_drop: f64,
-    /// True to spend a rescue instead of halting.
+    /// True to spend a rescue instead of halting on a regression, and to commit an iteration that
+    /// ends in a plateau.
     pub warn_only: bool,
-    /// True if the iteration reached its change limit, leaving work for the next one.
+    /// True if the iteration reached its limit on removals and left some for the next one.
     pub unfinished: bool,
 }
 
@@ -58,7 +59,7 @@ pub fn decide(
     if !fell.is_empty() {
         let each: Vec<String> = fell
             .iter()
-            .map(|(name, by)| format!("{name} fell by {by} (floor {})", rules.max_drop))
+            .map(|(name, by)| format!("{name} fell by {by} (limit {})", rules.max_drop))
             .collect();
         let why = each.join(", ");
         return match rules.warn_only {
@@ -90,9 +91,9 @@ pub fn decide(
     IterationVerdict::On
 }
 
-/// Returns the reference fitness for an iteration. For each metric, the reference is the better of
-/// its values before the iteration and at the start of the night. Otherwise, many small drops could
-/// add up to a large drop that no single iteration caused.
+/// Returns the reference fitness for an iteration: for each measure, the better of its values in
+/// `before` and in `first`, the fitness at the start of the night or after the last rescue.
+/// Otherwise, many small drops could add up to a large drop that no single iteration caused.
 pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
     let mut best = before.clone();
     for (name, value) in first.into_iter().flat_map(|it| &it.metrics) {
@@ -112,7 +113,7 @@ pub fn reference(first: Option<&Fitness>, before: &Fitness) -> Fitness {
 pub fn delta(before: &Fitness, after: &Fitness) -> f64 {
     let change =
         after.composite.zip(before.composite).map_or(0.0, |(after, before)| after - before);
-    // Adding 0.0 turns a negative zero into a positive one, which prints without a sign.
+    // Adding 0.0 turns a negative zero into a positive one, which prints without a minus sign.
     rounded(change) + 0.0
 }
 
@@ -134,10 +135,10 @@ mod tests {
         let against = reference(Some(&first), &before);
         assert_eq!(
             decide(rules, &[0.1], &against, &after, 0),
-            IterationVerdict::Regression("mrr fell by 0.08 (floor 0.05)".into())
+            IterationVerdict::Regression("mrr fell by 0.08 (limit 0.05)".into())
         );
-        // The reference is the fitness before the iteration if the fitness at the start of the
-        // night is unknown or lower.
+        // If the fitness at the start of the night is unknown or lower, the reference is the
+        // fitness before the iteration.
         assert_eq!(reference(None, &before), before);
         assert_eq!(reference(Some(&fitness(0.5)), &before).metrics, before.metrics);
     }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn each_verdict_states_its_reason() {
+    fn decide_returns_every_verdict() {
         let strict = HaltRules {
             epsilon: 0.01,
             window: 2,
@@ -175,7 +176,7 @@ mod tests {
         let fell = |rules, left| decide(rules, &[-0.1], &fitness(0.5), &fitness(0.4), left);
         assert_eq!(
             fell(strict, 3),
-            IterationVerdict::Regression("mrr fell by 0.1 (floor 0.05)".into())
+            IterationVerdict::Regression("mrr fell by 0.1 (limit 0.05)".into())
         );
         assert!(matches!(fell(warn, 2), IterationVerdict::Rescued(_)));
         assert!(matches!(fell(warn, 0), IterationVerdict::Regression(why) if why.ends_with(GONE)));

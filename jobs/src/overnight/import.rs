@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! findings/registry.jsonl ──a line──> findings/ID.md, unless the corpus has the finding
-//! COMMIT-MARKER.N, READY ──staging/N is empty, and every path of prev.N exists──> completed: nothing changes
+//! COMMIT-MARKER.N, READY ──staging/N is empty, every path of prev.N exists──> completed: no change
 //!                         └─otherwise──────────> rolled back: the files of prev.N are restored
 //! ```
 //!
@@ -46,7 +46,7 @@ const FIELDS: [&str; 8] = [
 pub struct ImportedFindings {
     /// The paths of the new nodes, relative to the corpus.
     pub added: Vec<String>,
-    /// Number of findings already in the corpus.
+    /// Number of findings that are already in the corpus or repeat an earlier line.
     pub known: usize,
     /// The 1-based numbers of the lines that are not findings.
     pub unreadable: Vec<usize>,
@@ -77,7 +77,8 @@ pub struct ForeignCommit {
     pub files: usize,
 }
 
-/// Returns the findings in the registry that are missing from the corpus, as new nodes.
+/// Returns a report on the registry, and the changes that add the findings missing from the corpus
+/// as nodes.
 ///
 /// # Errors
 /// Returns an error if the registry exists but cannot be read.
@@ -171,7 +172,7 @@ pub fn commits(root: &Path) -> io::Result<(Vec<ForeignCommit>, Changes)> {
         let below = Path::new(FOLDER).join(COMMITS);
         let bytes = read_in(root, below.join(&name), DOCUMENT)?;
         let marker = serde_json::from_slice::<Value>(&bytes).ok();
-        // A commit in any other state than READY is finished. A marker with a manifest is runner's
+        // A commit in a state other than READY is finished. A marker with a manifest is runner's
         // own, and the next run finishes its commit.
         let is_own = |it: &Value| it["state"] != "READY" || !it["manifest"].is_null();
         if marker.as_ref().is_some_and(is_own) {
@@ -230,8 +231,8 @@ fn is_complete(root: &Path, number: &str) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Adds the changes that restore the files to their state before a commit. Returns the number of
-/// files to restore or remove.
+/// Adds the changes that undo a commit to `changes`, and returns the number of files to restore or
+/// remove.
 fn roll_back(root: &Path, number: &str, changes: &mut Changes) -> io::Result<usize> {
     let prev = Path::new(FOLDER).join(COMMITS).join(format!("prev.{number}"));
     let mut count = 0;
@@ -271,8 +272,8 @@ fn inside(folder: &Path, file: &Path) -> PathBuf {
     }
 }
 
-/// Returns the paths of the files in a folder, relative to the folder. If `folder` is itself a
-/// file, the only path is empty. Links are omitted.
+/// Returns the paths of the files in a folder, relative to the folder. If `folder` is a file,
+/// returns one empty path. Links are omitted.
 fn tree(root: &Path, folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let top = match beneath(root, folder) {

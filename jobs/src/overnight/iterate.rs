@@ -32,7 +32,7 @@ const MEASURE_FAILURES: u64 = 3;
 #[derive(Debug, Default)]
 pub struct LoopResult {
     pub promoted: Vec<Promotion>,
-    /// The report of the last close-loop step, or null if there is none.
+    /// The close-loop report of the last committed iteration, or null if there is none.
     pub close_loop: Value,
     /// The night's gains: counts by name.
     pub gain: BTreeMap<String, u64>,
@@ -119,7 +119,7 @@ impl Night<'_, '_> {
             }
             self.note(&iteration)?;
             self.summary.iterations.push(iteration);
-            // The iteration is now recorded, so its commit marker and its copy are not needed.
+            // The iteration is recorded, so its commit marker and its copy are no longer needed.
             commit::clear(self.ctx.files.root()).map_err(failed)?;
             super::staging::discard_all(self.ctx.files.root()).map_err(disk)?;
             if matches!(next, NextIteration::End) {

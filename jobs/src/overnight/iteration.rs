@@ -1,7 +1,7 @@
 //! One iteration: INGEST, REDUCE and MEASURE on a staged copy, then COMMIT.
 //!
 //! ```text
-//! checkpoint ──> harvest, close-loop ──> defrag, compile ──> measure ──judge──> commit ──> integrity
+//! checkpoint ──> harvest, close-loop ──> defrag, compile ──> measure ─judge─> commit ──> integrity
 //!                                                                └── halt: the copy is removed
 //! ```
 //!
@@ -135,7 +135,7 @@ impl Night<'_, '_> {
         ];
         let whole = self.commit(iteration, began, targets, &original, &mut history);
         if whole.is_err() {
-            // The next iteration judges again, because this one changed nothing.
+            // The plateau does not end the loop, because this iteration changed nothing.
             self.summary.plateau_reason = None;
         }
         let whole = whole?;
@@ -144,7 +144,7 @@ impl Night<'_, '_> {
         }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
-        // If fields were lost, the loop ends, because another iteration could lose more fields
+        // If fields or content were lost, the loop ends, because another iteration could lose more
         // before the user checks the corpus.
         Ok(if whole { next } else { NextIteration::End })
     }

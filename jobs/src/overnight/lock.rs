@@ -1,10 +1,11 @@
-//! The lock on a corpus, which admits one run, one manual change or one recovery at a time.
+//! The two locks on a corpus.
 //!
-//! `run.lock` is never deleted. The holder is determined only by the kernel's lock on the file,
-//! never by the file's age. The first line of the file is the holder's PID, which other programs
-//! read. A reader of the corpus holds `commit.lock` in shared mode and a commit holds it
-//! exclusively, so a reader never sees a partial commit. No process may wait for a lock without a
-//! time limit.
+//! `run.lock` admits one run, one manual change or one recovery at a time. Only the kernel's lock
+//! on the file determines the holder, never the file's age, and the file is never deleted. While
+//! the lock is held, the first line of the file is the holder's PID, which other programs read.
+//!
+//! A reader of the corpus holds `commit.lock` in shared mode and a commit holds it exclusively, so
+//! a reader never sees a partial commit. No process may wait for a lock without a time limit.
 
 use std::fs::{self, File};
 use std::io;
@@ -17,14 +18,13 @@ use runner_engine::files::{beneath, open_no_link};
 
 /// The overnight run's folder, relative to the project.
 pub const FOLDER: &str = ".agents/overnight";
-/// The name of the run's lock file.
+/// The name of the run lock's file.
 pub const RUN_LOCK: &str = "run.lock";
 /// The name of the lock file that keeps readers and commits apart.
 pub const COMMIT_LOCK: &str = "commit.lock";
 /// Maximum time to wait for the commit lock.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Maximum time to wait for processes that only inspect the run lock, each of which holds it for
-/// less than a millisecond.
+/// Maximum time to wait for the run lock. A process that inspects the lock holds it briefly.
 const INSPECTION: Duration = Duration::from_millis(200);
 
 /// Why a lock was not taken.
@@ -63,18 +63,18 @@ fn open_existing(root: &Path, name: &str) -> Result<Option<(File, PathBuf)>, Loc
     }
 }
 
-/// A run's lock, held until it is dropped.
+/// The run lock, held until it is dropped.
 #[derive(Debug)]
 pub struct RunLock {
     file: FileLock,
 }
 
 impl RunLock {
-    /// Takes the lock, and writes this process's PID, the holder and the time to the file.
+    /// Takes the lock, and writes this process's PID, `holder` and `now` to the file.
     ///
     /// # Errors
-    /// Returns [`LockError::Held`] if another process holds the lock, and [`LockError::Io`] if the
-    /// lock file cannot be used.
+    /// Returns [`LockError::Held`] if another process still holds the lock after 200 ms, and
+    /// [`LockError::Io`] if the lock file cannot be used.
     pub fn take(root: &Path, holder: &str, now: Timestamp) -> Result<Self, LockError> {
         let (file, path) = open(root, RUN_LOCK)?;
         let taken = FileLock::take_within(file, LockMode::Exclusive, INSPECTION);
@@ -123,8 +123,8 @@ pub struct CommitLock {
 }
 
 impl CommitLock {
-    /// Takes the lock for a reader. No commit is made while a reader holds the lock. Takes no lock
-    /// if the lock file does not exist, because in that case nothing has ever been committed.
+    /// Takes the lock for a reader. No commit is made while a reader holds the lock. If the lock
+    /// file does not exist, nothing has been committed yet, and no lock is taken.
     ///
     /// # Errors
     /// Returns an error if a commit holds the lock for longer than a minute, or if the lock file

@@ -57,9 +57,10 @@ pub struct Probe {
     pub number: u64,
     /// `briefing` or `packet`.
     pub lens: String,
+    /// The packet's id, or `None` for a briefing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packet: Option<String>,
-    /// The packet's title.
+    /// The packet's title, or `None` for a briefing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// The new evidence that the probe found.
@@ -86,7 +87,8 @@ fn is_low(packet: &Packet) -> bool {
     packet.confidence.as_deref().unwrap_or("low") == "low"
 }
 
-/// Searches for more evidence for a packet, adds it to the packet and returns it.
+/// Searches for more evidence for a packet, adds it to the packet and returns it. New evidence also
+/// updates the packet's tests, and may raise its confidence.
 pub fn corroborate(packet: &mut Packet, search: &Search<'_>, facts: &Facts) -> Vec<String> {
     let words = format!("{}\n{}", packet.title, packet.description);
     let title: BTreeSet<String> = terms(&packet.title).into_iter().collect();

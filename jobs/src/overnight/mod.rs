@@ -2,11 +2,12 @@
 //! morning.
 //!
 //! ```text
-//! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT } ──> brief ─> council ─> packets ─> beads
+//! run.lock ──> recovery ──> loop { INGEST ─> REDUCE ─> MEASURE ─> COMMIT }
+//!                             └──> brief ─> council ─> packets ─> beads
 //! ```
 //!
-//! [`corpus`] contains a project's learnings and the pure steps that process them. `iterate` is the
-//! loop, and `iteration` is one pass of the loop on a staged copy. [`commit`] applies a staged copy
+//! [`corpus`] reads a project's corpus and contains the pure steps that process it. `iterate` is
+//! the loop, and `iteration` is one pass of the loop on a staged copy. [`commit`] applies changes
 //! to the corpus. A reader that checks the marker sees either the whole change or none of it.
 //! [`night`] is the run around the loop, [`packets`] builds the morning packets, and [`schema`]
 //! describes the format of every artifact. An overnight run must never change source code, write to

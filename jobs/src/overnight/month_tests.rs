@@ -119,7 +119,7 @@ fn month_keeps_good_nodes_and_retires_bad_ones() {
         let (_, changes) = close_loop(&corpus, &uses, day, 0);
         corpus.apply(&changes);
         let (_, changes) = defrag(&corpus, &history, Options::default());
-        assert!(changes.is_empty(), "nothing is removed without a decision");
+        assert!(changes.is_empty(), "no node is removed without a decision");
         assert_eq!(regressions(&before, &fitness(&corpus, &uses, day), 0.05), []);
         let found = suggestions(&corpus, &uses, &history, day, Options::default());
         proposals.update(&corpus, &found, Options::default(), ("run", &now.to_string()));
@@ -172,7 +172,7 @@ fn month_keeps_good_nodes_and_retires_bad_ones() {
     assert_eq!(promoted, GOOD);
     assert!(end.composite > first.composite);
     assert!(end.metrics["found"] > 0.9, "the good nodes are found: {end:?}");
-    // Finished work vanishes, and failed work sinks below the untouched work.
+    // Finished work is not offered again, and failed work ranks below other work.
     let done: Vec<&str> = corpus
         .work
         .items
@@ -183,5 +183,5 @@ fn month_keeps_good_nodes_and_retires_bad_ones() {
     assert!(!done.is_empty() && morning.iter().all(|it| !done.contains(&it.title.as_str())));
     let failures: Vec<u64> =
         morning.iter().filter(|it| it.kind == "bug").map(|it| it.failures).collect();
-    assert!(failures.is_sorted(), "failed packets sink: {failures:?}");
+    assert!(failures.is_sorted(), "failed packets rank lower: {failures:?}");
 }

@@ -2,9 +2,9 @@
 //! summary.
 //!
 //! ```text
-//! lock ──> settle dead runs ──> open or resume ───────> loop ──> steps ──> summary staged by the run
-//!   └ held: wait                       │                          │
-//!                                      └──────── error ───────────┴──> summary `failed`, written here
+//! lock ──> settle dead runs ──> open or resume ────> loop ──> steps ──> summary staged by the run
+//!   └ held: wait                       │                       │
+//!                                      └──────── error ────────┴──> summary `failed`, written here
 //! ```
 //!
 //! A failed hard step, such as close-loop or metrics-health, ends the run. A failed soft step only
@@ -60,9 +60,9 @@ const EVENTS: usize = 5;
 /// Runs a night.
 ///
 /// # Errors
-/// Returns [`JobError::Wait`] if another process holds the lock. Returns another error if the
-/// output folder is refused or cannot be written, if an earlier commit cannot be finished, if a
-/// hard step fails, or if the run is stopped.
+/// Returns [`JobError::Wait`] if another process holds the lock. Returns another error if the lock,
+/// the output folder, the corpus or the database cannot be used, if an earlier commit cannot be
+/// finished, if a hard step fails, or if the run is stopped.
 pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobError> {
     let root = ctx.files.root();
     let lock = RunLock::take(root, ctx.admitted.run().as_str(), ctx.clock.now());
@@ -76,7 +76,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     let out = Output::new(root, &spec.output_dir);
     out.inspect().map_err(disk)?;
     let recovered = recover(root).inspect_err(|_| {
-        // This run cannot continue, so it writes the summary of the run that died.
+        // This run cannot continue, so it writes the summary of the dead run now, if there is one.
         if let Err(error) = resume::report_dead(&out, ctx.clock.now()) {
             tracing::error!(%error, "the summary of the dead run could not be written");
         }
@@ -221,7 +221,9 @@ impl Night<'_, '_> {
     fn critical_events(&mut self) {
         let critical = match events::critical(self.ctx.files.root(), &self.spec.worker_dir) {
             Ok(critical) => critical,
-            Err(error) => return self.degrade(&format!("the events cannot be read: {error}")),
+            Err(error) => {
+                return self.degrade(&format!("the curator's events cannot be read: {error}"));
+            }
         };
         for event in critical.iter().take(EVENTS) {
             self.degrade(&format!("critical event {}: {}", event.id, event.desired_action));
@@ -231,7 +233,7 @@ impl Night<'_, '_> {
     fn close_loop(&mut self, looped: &LoopResult) -> Result<(), JobError> {
         let last = self.summary.iterations.last();
         let last = last.filter(|it| it.status == IterationStatus::Failed);
-        // In a resumed night, an iteration of the earlier process may have closed the loop.
+        // In a resumed night, an earlier process may have completed the close-loop step.
         let closed =
             |it: &Iteration| matches!(it.status, IterationStatus::Done | IterationStatus::Degraded);
         let never = !self.summary.iterations.iter().any(closed);
@@ -253,7 +255,7 @@ impl Night<'_, '_> {
         self.artifact("close-loop", "close-loop.json", &report)
     }
 
-    /// Reports what a defragmentation would still do, and proposes the nodes to retire.
+    /// Reports the changes that a defragmentation would still make, and proposes nodes to retire.
     fn preview(&mut self, corpus: &Corpus, history: &FileHistory) -> Result<(), JobError> {
         let date = self.date;
         let (mut report, _) = defrag(corpus, history, Options::default());
@@ -541,7 +543,7 @@ impl Night<'_, '_> {
     }
 }
 
-/// Reads an iteration and its run id from the record of a marker. Returns `None` if the record is
+/// Reads an iteration and its run id from a marker's record. Returns `None` if the record is
 /// invalid or names another output folder.
 pub(super) fn noted(out: &Output, record: &Value) -> Option<(String, Iteration)> {
     if record.get("output")?.as_str()? != out.below() {

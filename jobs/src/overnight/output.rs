@@ -2,8 +2,8 @@
 //!
 //! Each artifact is written atomically as soon as it is ready, so a dead run leaves its finished
 //! artifacts behind. This module must never follow a link or write outside the output folder and
-//! the `runs` folder beside it. A run publishes its summary when it ends. This module writes the
-//! summary only for a failed or dead run.
+//! the `runs` folder beside it. A successful run publishes its summary. The summary of a failed or
+//! dead run is written here.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -19,7 +19,7 @@ use super::ownership::{self, Refusal, Standing};
 pub use super::ownership::{LOG, SUMMARY};
 use crate::json::pretty;
 
-/// The folder of the morning packets, in the output folder.
+/// The folder for the morning packets, inside the output folder.
 pub const PACKETS: &str = "morning-packets";
 
 /// Why an output could not be read or written.
@@ -28,7 +28,7 @@ pub enum OutputError {
     /// A file operation failed.
     #[error("cannot {act} {path}: {source}")]
     Io { act: &'static str, path: String, source: io::Error },
-    /// The folder does not belong to runner.
+    /// The output folder was refused.
     #[error(transparent)]
     Refused(#[from] Refusal),
 }
@@ -40,7 +40,7 @@ pub struct Output {
     below: String,
 }
 
-/// The state that a run records while it is open.
+/// The state that a run records in its `run.json` as it proceeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunState {
     pub run_id: String,
@@ -48,7 +48,7 @@ pub struct RunState {
     pub started_at: String,
     #[serde(default)]
     pub goal: String,
-    /// The time limit of the run in seconds.
+    /// The run's time limit in seconds.
     #[serde(default)]
     pub timeout_seconds: u64,
     #[serde(default)]
@@ -141,8 +141,7 @@ impl Output {
             .map_err(fail("write", &path))
     }
 
-    /// Reads a document in the folder. Returns `None` if the file cannot be read or is not a
-    /// document of this type.
+    /// Reads a JSON document in the folder. Returns `None` if the file cannot be read or parsed.
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         let bytes = read_in(&self.root, self.at(name).ok()?, DOCUMENT).ok()?;
         serde_json::from_slice(&bytes).ok()
@@ -220,8 +219,8 @@ impl Output {
         }
     }
 
-    /// Removes the permanent copy of a run's packets if the output folder contains the same files.
-    /// The output folder can then be moved to the path of the copy.
+    /// Removes `runs/<run_id>` if it contains nothing but copies of packets in the output folder.
+    /// The output folder can then be moved to that path.
     fn give_way(&self, run_id: &str) {
         let kept = Self::new(&self.root, &self.kept(run_id));
         let same = |name: &str| {
@@ -239,7 +238,7 @@ impl Output {
             && known
             && let Ok(path) = kept.at("")
         {
-            // If the copy cannot be removed, the output folder is moved to a numbered name.
+            // If the copies cannot be removed, the output folder is moved to a numbered name.
             let _stays = fs::remove_dir_all(path);
         }
     }
@@ -247,7 +246,7 @@ impl Output {
     /// Inspects the folder with [`ownership::inspect`].
     ///
     /// # Errors
-    /// Returns a [`Refusal`] if the folder does not belong to runner.
+    /// Returns the errors of [`ownership::inspect`].
     pub fn inspect(&self) -> Result<Standing, Refusal> {
         ownership::inspect(&self.root, &self.below)
     }

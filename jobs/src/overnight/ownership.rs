@@ -1,10 +1,10 @@
-//! Decides whether a night may take a folder as its output folder.
+//! Decides whether a night may use a folder as its output folder.
 //!
 //! A night moves the previous night's entire folder to `runs/` next to it, so the folder must
 //! belong to runner:
 //!
 //! ```text
-//! text ──parse──> a path outside git, the corpus and the state of nights
+//! text ──parse──> a path outside git, the corpus and the nights' state
 //!                   └──inspect──> Absent                     nothing is there
 //!                                 Empty                      a folder without entries
 //!                                 Earlier                    a night's artifacts and nothing else
@@ -51,7 +51,7 @@ const ARTIFACTS: [&str; 13] = [
     "packet-corroboration.json",
     "council",
     "morning-packets",
-    // The file manager of macOS creates this file.
+    // The macOS Finder creates this file.
     ".DS_Store",
 ];
 
@@ -94,8 +94,8 @@ pub enum Standing {
 /// Checks the value of the setting without accessing the disk.
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the value is not a path inside the project, or if the path belongs to
-/// git, the corpus or the state of nights.
+/// Returns a [`Refusal`] if the value is not a path inside the project, or if the path is named
+/// `runs` or belongs to git, the corpus or the nights' state.
 pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     let refuse = |why: String| Refusal { path: text.to_owned(), why };
     let bare = text.strip_suffix('/').filter(|bare| !bare.is_empty());
@@ -113,13 +113,13 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
     for part in &corpus {
         let part = RelPath::new(part).expect("a constant path");
         if path.is_within(&part) || part.is_within(&path) {
-            let why = format!("{part} is a part of the corpus, which only commits change");
+            let why = format!("{part} is part of the corpus, which only commits change");
             return Err(refuse(why));
         }
     }
     let overnight = RelPath::new(FOLDER).expect("a constant path");
     if overnight.is_within(&path) {
-        return Err(refuse(format!("the state of nights is kept in {FOLDER}")));
+        return Err(refuse(format!("the nights' state is kept in {FOLDER}")));
     }
     let first = (path.as_str().strip_prefix(FOLDER))
         .and_then(|rest| rest.strip_prefix('/'))
@@ -130,7 +130,7 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
             || state.any(|name| *name == first || name.ends_with('.') && first.starts_with(name))
     };
     if first.is_some_and(is_state) {
-        let why = format!("it is a part of the state of nights in {FOLDER}");
+        let why = format!("it is part of the nights' state in {FOLDER}");
         return Err(refuse(why));
     }
     Ok(path)
@@ -139,9 +139,9 @@ pub fn parse(text: &str) -> Result<RelPath, Refusal> {
 /// Inspects the path given by the setting, after checking it with [`parse`].
 ///
 /// # Errors
-/// Returns a [`Refusal`] if the path is a file, a link or a folder that was not created by a night,
-/// or if the path contains a link. Also returns one if the folder for earlier nights cannot be
-/// used.
+/// Returns the errors of [`parse`], and a [`Refusal`] if the path is a file, a link or a non-empty
+/// folder that no night created, if the path contains a link, or if the folder for earlier nights
+/// cannot be used.
 pub fn inspect(root: &Path, text: &str) -> Result<Standing, Refusal> {
     let path = parse(text)?;
     let refuse = |why: String| Refusal { path: text.to_owned(), why };

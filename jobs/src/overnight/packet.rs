@@ -32,7 +32,7 @@ pub struct Packet {
     /// The complete evidence recorded by whoever found the work.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub finder_evidence: String,
-    /// Number of days since the work was recorded.
+    /// Number of days since the work was found, or `None` if that date is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub age_days: Option<i64>,
     /// Number of times work on the packet failed.
@@ -41,7 +41,7 @@ pub struct Packet {
     /// The items that must be done first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
-    /// The commit that probably completed the work after it was recorded.
+    /// The commit that probably completed the work after it was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probably_done: Option<String>,
     /// The evidence. Each line refers to something that exists.
@@ -52,7 +52,7 @@ pub struct Packet {
     pub likely_tests: Vec<String>,
     /// The command for starting work on the packet.
     pub morning_command: String,
-    /// True if the packet is also written to the work file.
+    /// False if the packet is not written to the work file. `None` is treated as true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_backed: Option<bool>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,8 +60,7 @@ pub struct Packet {
     /// The path of the packet's own file, relative to the project.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact_path: Option<String>,
-    /// The key shared by equal packets. It is not stored in the artifact, because `id` is derived
-    /// from it.
+    /// The key shared by packets about the same work. It is not stored in the artifact.
     #[serde(skip)]
     pub dedup_key: String,
 }

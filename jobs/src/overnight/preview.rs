@@ -31,12 +31,11 @@ use crate::JobError;
 /// The input of a dry run.
 pub struct NightPreview<'a> {
     pub root: &'a Path,
-    /// Read access to git.
     pub git: &'a Git,
     pub spec: &'a OvernightSpec,
     pub now: Timestamp,
     pub run_id: &'a str,
-    /// The user's home folder, where sessions are stored.
+    /// The user's home folder, in which Claude Code stores transcripts.
     pub home: Option<&'a Path>,
 }
 

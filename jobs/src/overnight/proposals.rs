@@ -6,11 +6,11 @@
 //! ```
 //!
 //! The proposals are stored in `.agents/overnight/proposals.jsonl`, one per line. An accepted
-//! proposal contains the node's previous bytes, so it can be undone. It is therefore stored
-//! before its node changes. If the process dies between these two steps, the node still has those
-//! bytes, and the proposal is reopened. After a decision about a node, no further decision is
-//! requested until the node's text changes. This module must never change the corpus; `accept` and
-//! `undo` return the changes.
+//! proposal contains the node's previous text, so it can be undone. It is stored before its node is
+//! changed. If the process dies between these two steps, the node still has its previous text, and
+//! the proposal is reopened. After a decision about a node, no further decision is requested until
+//! the node's text changes. This module must never change the corpus; `accept` and `undo` return
+//! the changes.
 
 use std::path::Path;
 
@@ -55,7 +55,8 @@ pub struct CorpusProposal {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
     pub why: String,
-    /// The text of the node when the proposal was made or, once accepted, after it was retired.
+    /// The node's text when the proposal was made or, once the proposal is accepted, after the node
+    /// was retired.
     pub text: String,
     /// The run that made the proposal.
     pub run_id: String,
@@ -246,8 +247,8 @@ impl Proposals {
     /// Reopens a proposal, and returns the changes that restore its node if it was accepted.
     ///
     /// # Errors
-    /// Returns an error if the proposal does not exist or is open, or if its node has changed since
-    /// the decision.
+    /// Returns an error if the proposal does not exist or is open, or if it was accepted and its
+    /// node has changed since then.
     pub fn undo(&mut self, corpus: &Corpus, id: &str) -> Result<Changes, ProposalError> {
         let position = self.position(id)?;
         let one = &mut self.0[position];
@@ -256,8 +257,8 @@ impl Proposals {
             Decision::Rejected { .. } => Changes::new(),
             Decision::Accepted { before, .. } => {
                 let now = corpus.at(&one.path).map(|node| node.digest);
-                // The node already has its previous text if the process of an earlier undo died
-                // before the reopened proposal was stored.
+                // The node already has its previous text if an earlier undo died before it stored
+                // the reopened proposal.
                 let known = [&one.text, before].map(|text| Some(Digest::of(text.as_bytes())));
                 if !known.contains(&now) {
                     return Err(ProposalError::Changed(one.path.clone()));

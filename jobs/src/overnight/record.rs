@@ -36,7 +36,8 @@ impl Night<'_, '_> {
         }
     }
 
-    /// Writes the artifact of a step. If it cannot be written, a soft step degrades the night.
+    /// Writes a step's artifact. The night is degraded if the artifact of a soft step cannot be
+    /// written.
     ///
     /// # Errors
     /// Returns an error if the artifact of a hard step cannot be written.

@@ -1,5 +1,7 @@
-//! Formats the summary of a night for human readers, as Markdown or as text for a terminal. Text
-//! from other sources is cleaned, so the program that displays the report does not interpret it.
+//! Formats the summary of a night as Markdown or as text for a terminal.
+//!
+//! Text from other sources is reduced to one line, and is escaped in Markdown. In the text for a
+//! terminal, commands are left unchanged.
 
 use runner_text::counted;
 use serde_json::Value;

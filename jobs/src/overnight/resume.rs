@@ -7,7 +7,7 @@
 //!             └── else ──> set aside, a new run begins
 //! ```
 //!
-//! The caller must hold the lock. Recorded iterations are trusted up to the first one that is
+//! The caller must hold the run lock. Recorded iterations are trusted up to the first one that is
 //! missing, has the wrong id or number, or began before its predecessor ended.
 
 use std::time::Duration;
@@ -34,8 +34,8 @@ pub struct OpenedRun {
 }
 
 impl OpenedRun {
-    /// Returns the remaining wall-clock time of the run, or all of its time if the clock was set
-    /// back.
+    /// Returns the run's remaining wall-clock time, or all of its time if the clock was set back to
+    /// before its start.
     pub fn left(&self, now: Timestamp) -> Duration {
         let whole = Duration::from_secs(self.state.timeout_seconds);
         let began = self.state.started_at.parse().unwrap_or(now);
@@ -64,7 +64,7 @@ pub fn note(out: &Output, recovered: &Recovered) -> Vec<String> {
     }
     reported.extend(recovered.foreign.iter().map(|path| {
         format!(
-            "{path} was left alone: it is not a valid marker of runner, and the corpus may be only partly committed"
+            "{path} was left alone: runner did not write it, or it is damaged; the corpus may be only partly committed"
         )
     }));
     reported
@@ -83,7 +83,7 @@ pub struct DeadRun {
 /// the last run ended, or if there is no earlier run.
 ///
 /// # Errors
-/// Returns an error if the output folder does not belong to runner or cannot be written.
+/// Returns an error if the output folder is refused or cannot be written.
 pub fn report_dead(out: &Output, now: Timestamp) -> Result<Option<DeadRun>, OutputError> {
     let Standing::Earlier(_) = out.inspect()? else { return Ok(None) };
     let written: Option<Summary> = out.read(SUMMARY[0]);
@@ -113,7 +113,7 @@ pub fn report_dead(out: &Output, now: Timestamp) -> Result<Option<DeadRun>, Outp
 /// Opens a new run, or resumes a dead run with its results.
 ///
 /// # Errors
-/// Returns an error if the output folder does not belong to runner or cannot be written.
+/// Returns an error if the output folder is refused, or cannot be written or moved.
 pub fn open(
     out: &Output,
     spec: &OvernightSpec,
@@ -178,8 +178,8 @@ fn goes_on(dead: &RunState, spec: &OvernightSpec, now: Timestamp, timeout_second
     dead.goal == spec.goal && passed < most
 }
 
-/// Returns the recorded iterations, up to the first iteration that is missing, does not match its
-/// file name or began before its predecessor ended, and the lines to report.
+/// Returns the recorded iterations and the lines to report. The iterations end before the first one
+/// that is missing, does not match its file name or began before its predecessor ended.
 pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
     let mut found = Vec::new();
     let mut reported = Vec::new();
@@ -199,7 +199,9 @@ pub fn rehydrate(out: &Output, run: &str) -> (Vec<Iteration>, Vec<String>) {
         let began = iteration.started_at.parse::<Timestamp>().ok();
         let later = found.last().and_then(ended).zip(began).is_none_or(|(end, began)| began >= end);
         if !later {
-            reported.push(format!("{name} is rejected: it began before its predecessor ended"));
+            reported.push(format!(
+                "{name} is rejected: its iteration began before its predecessor ended"
+            ));
             break;
         }
         found.push(iteration);

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 macro_rules! schemas {
     ($($name:literal),* $(,)?) => {
-        /// The schemas, each with its name.
+        /// The name and the text of each schema.
         pub const SCHEMAS: &[(&str, &str)] = &[$((
             $name,
             include_str!(concat!("../../../config/schemas/overnight/", $name, ".schema.json")),

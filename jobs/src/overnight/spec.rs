@@ -15,10 +15,11 @@ pub struct OvernightSpec {
     /// beside it.
     #[serde(deserialize_with = "read_folder")]
     pub output_dir: String,
-    /// True if the host is to be kept awake: the job's own setting, repeated here for the record.
+    /// Whether the host is to be kept awake, copied from the job's own setting for the summary.
     #[serde(skip)]
     pub keep_awake: bool,
-    /// The folder of the curator's events, relative to the project.
+    /// The folder of the curator's events, relative to the project, copied from the curator's
+    /// settings.
     #[serde(skip)]
     pub worker_dir: String,
     /// The `[backends.NAME]` entries, each of which is asked for one report on the night.
@@ -49,7 +50,7 @@ pub struct OvernightSpec {
     pub morning_command: String,
 }
 
-/// Serializes seconds as a string with a unit.
+/// Serializes seconds as a string with a unit, and parses such a string.
 mod seconds {
     use super::*;
 
@@ -57,7 +58,7 @@ mod seconds {
         Text::<Span>::deserialize(deserializer).map(|span| span.0.as_secs().unsigned_abs())
     }
 
-    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+    #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
     pub(super) fn serialize<S: Serializer>(
         seconds: &u64,
         serializer: S,

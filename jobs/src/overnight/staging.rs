@@ -17,7 +17,7 @@ use super::corpus::read::{Plain, files};
 use super::corpus::{Changes, FOLDER as CORPUS};
 use super::lock::FOLDER;
 
-/// Why a copy could not be made or changed.
+/// Why a copy could not be made, changed, read or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     /// The copy would exceed the cap.
@@ -26,7 +26,7 @@ pub enum StageError {
         need.div_ceil(1024 * 1024)
     )]
     Cap { need: u64, cap: u64 },
-    /// A file or folder could not be read or written.
+    /// A file or folder could not be read, written or removed.
     #[error("cannot {act} {path}: {source}")]
     Io { act: &'static str, path: String, source: io::Error },
     /// The corpus could not be listed.
@@ -144,7 +144,7 @@ impl Staging {
     }
 }
 
-/// Removes every staged copy of a corpus. The caller must hold the lock.
+/// Removes every staged copy of a corpus. The caller must hold the run lock.
 ///
 /// # Errors
 /// Returns [`StageError::Io`] if a copy cannot be removed.

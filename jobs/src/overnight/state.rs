@@ -23,7 +23,8 @@ pub(super) struct Night<'n, 'c> {
     pub(super) state: RunState,
     pub(super) facts: Facts,
     pub(super) date: Date,
-    /// The most recent fitness, with the digest of the corpus that was measured.
+    /// The most recent fitness, with a digest of the nodes, the work items and the number of merged
+    /// nodes that were measured.
     pub(super) known: Option<(Digest, Fitness)>,
     /// The index of the most recently read corpus, for the next read of the same contents.
     pub(super) index: Option<Index>,

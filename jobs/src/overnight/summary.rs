@@ -19,7 +19,7 @@ pub const GUIDE: &str = "docs/guide/overnight.md";
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunStatus {
-    /// The run has not begun.
+    /// The run has not ended.
     #[default]
     Planned,
     /// The run was a dry run.
@@ -58,13 +58,13 @@ pub struct Summary {
     pub steps: Vec<NightStep>,
     /// The artifacts by name, as paths relative to the output folder.
     pub artifacts: BTreeMap<String, String>,
-    /// The health report for the current corpus.
+    /// The corpus's health report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metrics_health: Option<Value>,
     /// The main figures of the retrieval bench.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retrieval_live: Option<Value>,
-    /// The report on promotions.
+    /// The numbers of promoted and considered nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub close_loop: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +75,7 @@ pub struct Summary {
     pub dreamscape: Dreamscape,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub morning_packets: Option<Vec<Packet>>,
-    /// Soft failures of the night.
+    /// Soft failures of the night, and warnings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub degraded: Vec<String>,
     /// Commands that the run recommends.
@@ -99,7 +99,7 @@ pub struct Summary {
     /// The regression that ended the loop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regression_reason: Option<String>,
-    /// Number of rescues when the night began.
+    /// Number of rescues left when the loop began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warn_only_budget_initial: Option<u64>,
     /// Number of rescues left.
@@ -116,7 +116,7 @@ pub struct Summary {
     pub failure_reason: Option<String>,
 }
 
-/// How a run was kept awake, its time limits, and the paths of its lock, log and rules.
+/// How the host was kept awake, the run's time limits, and the paths of its lock, log and rules.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Runtime {
     /// True if the host was to be kept awake.
@@ -167,7 +167,7 @@ pub struct NightStep {
     pub note: Option<String>,
 }
 
-/// The steps of a run, each with the command that runs it manually.
+/// The steps of a run, each with the command that runs it manually, if there is one.
 pub const STEPS: [(&str, Option<&str>); 10] = [
     ("close-loop", Some("runner corpus close-loop --threshold 0h --json")),
     ("defrag-preview", Some("runner corpus defrag --prune --dedup --oscillation-sweep --json")),
@@ -184,13 +184,13 @@ pub const STEPS: [(&str, Option<&str>); 10] = [
 /// A short description of a night.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Dreamscape {
-    /// The state of the corpus in one word, for example `clear` or `storm`.
+    /// The state of the corpus, for example `clear` or `storm`.
     pub weather: String,
     /// `high`, `medium` or `low`, depending on the number of soft failures.
     pub visibility: String,
-    /// The result of the council in a few words.
+    /// A short description of the council's result.
     pub council: String,
-    /// The points on which the councillors disagree.
+    /// The points on which the councillors disagree, or `None` if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tension: Option<String>,
     /// The command that starts work on the first packet, or `None` if there is no packet.
@@ -288,14 +288,14 @@ impl Summary {
         self.steps.iter_mut().find(|step| step.name == name)
     }
 
-    /// Returns the name of the last completed step.
+    /// Returns the name of the last completed step, or `None` if no step is completed.
     pub fn last_step(&self) -> Option<&str> {
         let mut done = self.steps.iter().rev();
         done.find(|step| step.status == StepStatus::Done).map(|step| step.name.as_str())
     }
 }
 
-/// Formats a duration as the contract requires: `1h2m3.5s`.
+/// Formats a duration as the contract requires, for example `1h2m3.5s`.
 pub fn length(time: Duration) -> String {
     let (hours, minutes) = (time.as_secs() / 3600, time.as_secs() / 60 % 60);
     let millis = time.as_millis() % 60_000;

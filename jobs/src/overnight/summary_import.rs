@@ -65,7 +65,7 @@ const OPTIONAL: [&str; 19] = [
     "failure_reason",
 ];
 
-/// The fields that are read separately rather than by [`lenient`].
+/// The fields that [`ImportReader::summary`] reads one by one.
 const READ_APART: [&str; 12] = [
     "schema_version",
     "status",
@@ -84,7 +84,7 @@ const READ_APART: [&str; 12] = [
 /// Reads a summary, and returns it with messages about missing and unexpected fields.
 ///
 /// # Errors
-/// Returns an error if the value is not a JSON object or has none of a summary's fields.
+/// Returns an error if the value is not a JSON object or has none of the required fields.
 pub fn read(value: &Value) -> Result<(Summary, Vec<String>), String> {
     let Value::Object(fields) = value else {
         return Err("it is not a JSON object".to_owned());
@@ -255,8 +255,8 @@ fn quietly<T: Default + Serialize + DeserializeOwned>(own: &Map<String, Value>) 
     lenient(own, |_, _| {})
 }
 
-/// Returns the forms to try for a value, in order: the value itself, if it contains no string that
-/// must be cleaned, and the value converted to cleaned strings.
+/// Returns the forms to try for a value, in order: the value itself, unless it is a string or a
+/// list that contains strings, and the value converted to cleaned strings.
 fn forms(value: &Value) -> [Option<Value>; 2] {
     match value {
         Value::String(text) => [Some(clean(text, LONGEST).into()), None],
@@ -271,7 +271,7 @@ fn forms(value: &Value) -> [Option<Value>; 2] {
     }
 }
 
-/// Converts a value to a string, if it has a string form.
+/// Converts a string, a number or a boolean to a cleaned string.
 fn text_of(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(clean(text, LONGEST)),
@@ -282,8 +282,8 @@ fn text_of(value: &Value) -> Result<String, String> {
     }
 }
 
-/// Returns a command, or an empty string if the command is too long or contains control characters.
-/// It is not truncated, because a truncated command would be a different command.
+/// Returns a command, or an empty string if the value is not a string, is too long or contains
+/// control characters. A command is not truncated, because the result would be another command.
 fn command_of(value: &Value) -> String {
     let whole = |text: &&str| text.len() <= 2 * LONGEST && !text.chars().any(char::is_control);
     value.as_str().filter(whole).unwrap_or_default().to_owned()
@@ -331,7 +331,7 @@ fn iteration(value: &Value) -> Result<Iteration, String> {
     })
 }
 
-/// Reads a fitness from an object with a composite or from a single number.
+/// Reads a fitness from a number or from an object with a numeric composite.
 fn fitness(value: &Value) -> Option<Fitness> {
     let composite = value.as_f64().or_else(|| value["composite"].as_f64())?;
     let metrics = value["metrics"].as_object();
@@ -456,7 +456,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(512))]
 
         #[test]
-        fn arbitrary_json_never_panics(
+        fn reading_arbitrary_json_never_panics(
             name in proptest::sample::select([&NEEDED[..], &OPTIONAL[..]].concat()),
             value in any_json(),
             other in any_json(),

@@ -72,7 +72,7 @@ fn promotion_needs_later_proof() {
     let harvested = new.replace("maturity", "harvested_at: 2026-11-22\nmaturity");
     let linked = learning("generated_by: runner\n", "See [[new-one]] and [[event-one]].");
     let commit = format!("{new}See 8f1e2d3 in net.rs, that is src/net.rs.\n");
-    // The commit that a learning was taken from does not prove it.
+    // The commit that a learning was taken from does not prove the learning.
     let taken = commit.replace("maturity", "source_commit: 8f1e2d3c4b5a\nmaturity");
     let own = commit.replace("maturity", "generated_by: runner\nmaturity");
     let corpus = corpus(&[
@@ -135,7 +135,10 @@ fn retirement_is_only_suggested() {
         found.iter().map(|it| (it.path.as_str(), it.reason)).collect();
     assert!(found.contains(&("learnings/bad-one.md", RetireReason::Failed)), "{found:?}");
     assert!(found.contains(&("learnings/stale.md", RetireReason::Stale)), "{found:?}");
-    assert!(found.iter().all(|(path, _)| !path.contains("plain")), "unclassified: {found:?}");
+    assert!(
+        found.iter().all(|(path, _)| !path.contains("plain")),
+        "an unclassified node is never stale: {found:?}"
+    );
     assert!(
         !found.contains(&("learnings/read-one.md", RetireReason::Stale)),
         "a use postpones staleness: {found:?}"
@@ -376,7 +379,7 @@ fn iterations_after_gap_or_mismatch_are_rejected() {
     put(2, "R-iter-2");
     put(4, "R-iter-4");
     assert_eq!(rehydrate(&out, "R").0.len(), 2, "iterations after a gap are not trusted");
-    // The second file contains an iteration that began before its predecessor ended.
+    // The second iteration began before the first one ended.
     let mut late = Iteration { id: "R-iter-2".to_owned(), index: 2, ..Iteration::default() };
     late.started_at = "2026-11-21T02:30:00Z".to_owned();
     out.json("R/iterations/iter-2.json", &late).unwrap();

@@ -67,7 +67,7 @@ impl WarnBudget {
         Ok(())
     }
 
-    /// Restores all rescues and forgets what they were spent on.
+    /// Restores all rescues and clears the list of spent ones.
     ///
     /// # Errors
     /// Returns an error if the file cannot be written.

@@ -23,11 +23,11 @@ pub struct ArchivedNight {
     pub opened: Timestamp,
     /// The name of the worst outcome, or `None` if there is no report yet.
     pub worst: Option<String>,
-    /// The one-line summary of the report.
+    /// The one-line summary of the report, or `None` if there is no report yet.
     pub headline: Option<String>,
-    /// The folder of the published report, relative to the project.
+    /// The folder of the published report, relative to the project, or `None` if there is none yet.
     pub folder: Option<String>,
-    /// The night in the database, if it is still there.
+    /// The night's id in the database, if the night is still there.
     #[serde(skip)]
     pub id: Option<NightId>,
 }

@@ -2,9 +2,8 @@
 //! and the amount left.
 //!
 //! The cap comes from the configuration that was stored in the database when the project's files
-//! were last read; all other figures come from the database itself. Nothing is counted twice: the
-//! reserved amount is the sum of the amounts reserved by the runs at admission, not an additional
-//! amount.
+//! were last read. The reserved amount is the sum of the amounts that the runs reserved at
+//! admission.
 
 use jiff::Timestamp;
 use runner_engine::store::{Amounts, Budget, BudgetLevel, NIGHT, Night, Store, StoreError};
@@ -29,7 +28,7 @@ pub struct UnitUsage {
     pub planned: u64,
     /// The amount spent, in calls, tokens, millionths of a dollar, seconds or ideas.
     pub spent: u64,
-    /// The amount left under the cap; absent if there is no cap.
+    /// The amount left under the cap and the granted amount; absent if there is no cap.
     pub left: Option<u64>,
 }
 
@@ -40,7 +39,7 @@ impl UnitUsage {
     }
 }
 
-/// Returns the usage of each unit that the night limited, reserved or spent.
+/// Returns the usage of each unit that the night limits, or that its runs reserved or spent.
 pub(super) fn of_night(
     store: &Store,
     night: &Night,

@@ -16,7 +16,7 @@ const LINES: usize = 200;
 /// Number of nights to search for the preceding night.
 const NIGHTS: u32 = 1_000;
 
-/// Returns a line for each run, followed by the lines that the run reported itself.
+/// Returns a line for each run, followed by the lines of the run's own report.
 ///
 /// # Errors
 /// Returns a [`StoreError`] if the database cannot be read.

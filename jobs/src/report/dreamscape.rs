@@ -197,8 +197,7 @@ fn of_run(root: &Path, run: &RunLine) -> Dreamscape {
                     fill(&mut scape, &summary);
                     return scape;
                 }
-                // The summary belongs to another night. This night's summary was moved, or was
-                // never written.
+                // This is another run's summary. The run's own summary was moved or never written.
                 Ok(_) => {}
                 Err(error) => why = format!("{path} cannot be read: {error}"),
             },
@@ -337,8 +336,7 @@ fn packet(value: &Value) -> Packet {
         why: of("why_now"),
         evidence: value["evidence"].as_array().map_or(0, Vec::len),
         voices: Vec::new(),
-        // A command that is too long is left out, because a truncated command would be a different
-        // command.
+        // A long command is left out, because a truncated command would be a different one.
         command: value["morning_command"]
             .as_str()
             .filter(|it| it.len() <= 4_000 && !it.chars().any(char::is_control))

@@ -130,7 +130,7 @@ impl FleetUsage {
     }
 }
 
-/// Formats the amounts used.
+/// Formats the amounts that are not zero, or returns `nothing`.
 fn amounts(spent: Amounts) -> String {
     let all = spent.array().into_iter().zip(UNITS).filter(|(amount, _)| *amount > 0);
     let all: Vec<String> = all
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fleet_usage_is_separate_from_the_night() {
+    fn fleet_usage_is_summed_by_host() {
         let of = |job: &str, host: &str, calls: u64| {
             let mut line = run(job, "dream");
             for (name, value) in [

@@ -162,8 +162,8 @@ pub fn gather(
     Ok(report)
 }
 
-/// Returns the jobs that were due that night and did not run. A job is left out if another of its
-/// runs started.
+/// Returns the jobs that were due that night and did not run. A job is left out if any of its runs
+/// started.
 fn not_run(report: &NightReport, missed: Vec<NotRun>) -> Vec<NotRun> {
     let began = |job: &str| report.runs.iter().any(|run| run.job == job && run.started.is_some());
     let not_started = report.last_attempts().filter(|run| run.started.is_none());

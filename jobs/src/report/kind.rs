@@ -8,7 +8,7 @@ use crate::dry_run::DryRunPlan;
 use crate::kind::{Asks, Kind, Targets};
 use crate::{Context, Finished, JobError};
 
-/// The settings of a `report` job; there are none.
+/// The settings of a `report` job, which has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReportSpec {}
 

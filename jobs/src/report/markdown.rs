@@ -13,9 +13,8 @@ use super::proposals::ReportedProposal;
 use super::run_line::RunLine;
 use crate::failmark;
 
-/// Renders the report as Markdown. Text from models or repositories is escaped so that it adds no
-/// link, image or HTML element. Its line breaks are folded, and markup characters at the start of a
-/// line are harmless in a list item.
+/// Renders the report as Markdown. Text from models or repositories is put on one line and escaped,
+/// so that it adds no link, image or HTML element.
 pub fn render(report: &NightReport) -> String {
     let mut out = String::new();
     // Writing into a string cannot fail.
@@ -98,7 +97,7 @@ fn list(out: &mut String, title: &str, items: impl Iterator<Item = String>) -> s
 }
 
 /// Writes a list of the first proposals awaiting a decision, and a list of the first ideas that may
-/// be done or duplicates. Each list ends with the number of items that were left out.
+/// be done or duplicates. Each list ends with the number of items left out, if any.
 fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
     const SHOWN: usize = 10;
     let (waiting, perhaps): (Vec<_>, Vec<_>) = report
@@ -112,8 +111,8 @@ fn proposals(out: &mut String, report: &NightReport) -> std::fmt::Result {
         let more = (more > 0).then(|| format!("{more} more — {}", code("runner dream list")));
         lines.into_iter().chain(more)
     };
-    // The proposals are sorted: those that await a decision, those that may be done, and the others.
-    // The ones that were left out are counted in the list that was cut.
+    // The report leaves out the last proposals, so they are counted in the list that contains the
+    // last proposal of the report.
     let (more_waiting, more_perhaps) = match report.proposals.last() {
         Some(last) if last.waits() => (report.more_proposals, 0),
         Some(last) if last.is_perhaps() => (0, report.more_proposals),
@@ -291,8 +290,7 @@ fn section(out: &mut String, run: &RunLine) -> std::fmt::Result {
     writeln!(out, "{}\n", facts.join(" · "))
 }
 
-/// Formats amounts as a string. Ideas and amounts of zero are left out. If nothing remains, the
-/// result is `0 s`.
+/// Formats amounts without ideas and amounts of zero. If nothing remains, the result is `0 s`.
 pub(crate) fn amounts(spent: Amounts) -> String {
     let mut parts = Vec::new();
     if spent.calls > 0 {

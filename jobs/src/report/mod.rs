@@ -1,8 +1,8 @@
-//! The report of a night, built from the database and the artifacts alone, so it can be rebuilt.
+//! The report of a night, built only from the database and from files, so it can be rebuilt.
 //!
 //! A single data model is rendered in several forms. The job publishes `report.md`, `report.html`
-//! and `report.json`; the command prints the same report from the database. Building the report
-//! never calls an AI model, and the report contains nothing that is not in a row or an artifact.
+//! and `report.json`; `runner report` rebuilds the report. Building the report never calls an AI
+//! model, and the report contains nothing that is not in a database row or a file.
 
 pub mod archive;
 pub mod budget_usage;
@@ -42,13 +42,14 @@ use crate::{Context, Finished, JobError};
 /// The folder of a project's reports.
 pub const FOLDER: &str = ".runner/reports";
 
-/// The name of the page in the folder of its night.
+/// The name of the page in its night's folder.
 pub const PAGE: &str = "report.html";
 
 /// Returns the name of the folder inside [`FOLDER`] for the report of a night that opened at
-/// `opened`: the night's name or, if that folder contains another night's report, the first free
-/// name for the same date. A database restored from a backup assigns the same names again, and the
-/// report of a lost night must not be overwritten. This function changes nothing.
+/// `opened`: the night's name or, if that folder contains another night's report, the first name
+/// for the same date whose folder does not. A database restored from a backup assigns the same
+/// names again, and the report of a lost night must not be overwritten. This function changes
+/// nothing.
 pub fn folder_name(root: &Path, night: &str, opened: Timestamp) -> String {
     let date = night.get(..10).unwrap_or(night);
     let further = (2..=FURTHER).map(|number| format!("{date}-{number}"));
@@ -82,7 +83,7 @@ fn summarize(ctx: &Context<'_>) -> Result<(NightReport, String), JobError> {
     let Some(night) = ctx.admitted.night() else {
         return Err(JobError::failed(
             Class::Internal,
-            "a report belongs to a night, and this run has none",
+            "a report needs a night, and this run has none",
         ));
     };
     let report = whole(ctx.spender.store(), night, ctx.files.root(), ctx.clock.now())?;

@@ -107,7 +107,7 @@ pub(super) const ORDER: [&str; 9] = [
 ];
 
 impl NightReport {
-    /// Returns a one-line summary of the night. It begins with the jobs that did not run.
+    /// Returns a one-line summary of the night. It begins with the jobs that did not run, if any.
     pub fn headline(&self) -> String {
         let mut text = self.outcomes();
         let asleep = self.not_kept_awake();
@@ -130,7 +130,7 @@ impl NightReport {
     }
 
     /// Names at most three jobs that did not run, each with the category of the reason, and counts
-    /// the others. Returns `None` if all ran.
+    /// the others. Returns `None` if every due job ran.
     pub fn describe_not_run(&self) -> Option<String> {
         const NAMED: usize = 3;
         let named = self.not_run.iter().take(NAMED);
@@ -169,7 +169,7 @@ impl NightReport {
         text
     }
 
-    /// Returns each job's last attempt, which is the result of its occurrence.
+    /// Returns the runs that are not followed by a later attempt of the same job.
     pub fn last_attempts(&self) -> impl Iterator<Item = &RunLine> {
         self.runs.iter().enumerate().filter_map(|(index, run)| {
             let later = self.runs[index + 1..]
@@ -207,8 +207,8 @@ pub enum NotRunReason {
 }
 
 impl NotRunReason {
-    /// Returns why a run with this outcome never started. Returns `None` for an outcome that the
-    /// user expects from a due job.
+    /// Returns why a run with this outcome never started, or `None` if the outcome is an expected
+    /// skip or the outcome of a run that started.
     pub(super) fn of(outcome: &Outcome) -> Option<Self> {
         match outcome {
             Outcome::Failed { class, .. } => Some(Self::Failed(*class)),

@@ -4,7 +4,7 @@
 //! Such an item is a journal entry whose verdicts move the board, a draft of an idea, a provisional
 //! learning, or an event that needs attention, each with its command. The items are read from the
 //! files that the runs published, from the curator's events, and from the runs' counts. A file that
-//! no longer exists is never listed, and a critical event is listed until it is over.
+//! no longer exists is never listed, and a critical event is listed until a person acknowledges it.
 
 use std::path::Path;
 
@@ -160,7 +160,7 @@ pub(super) fn read(root: &Path, runs: &[RunLine], curator_folder: &str) -> Vec<P
         let raised = run.facts.get("raised").and_then(Value::as_u64).unwrap_or(0);
         if run.kind == CURATOR && raised > 0 {
             let what = counted(raised, "new event");
-            let why = "a person should look at it";
+            let why = "a person should read and acknowledge each one";
             push(PendingSort::Event, what, why, "runner curator events".to_owned());
         }
     }

@@ -1,9 +1,8 @@
 //! The proposals from the night's dreams and the earlier ones that the user can still decide on, as
 //! they currently appear in their files, with the current decisions.
 //!
-//! The proposals exist only in the files: each report reads them again and never stores them. The
-//! files are not trusted: an entry that is not a proposal is left out, and a command is built only
-//! from a valid id.
+//! Each new report reads the files again. The files are not trusted: an entry that is not a
+//! proposal is left out, and a command is built only from a valid id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -188,8 +187,7 @@ pub(super) struct FoundProposals {
 }
 
 /// Reads the proposals left by the runs of a night, and the earlier ones that the user can still
-/// decide on.
-/// `until` is the time when the night was closed.
+/// decide on. `until` is the time when the night was closed.
 pub(super) fn read(
     root: &Path,
     jobs: &DreamJobs,

@@ -109,8 +109,8 @@ pub(crate) fn proposal(number: usize, text: &str) -> ReportedProposal {
     }
 }
 
-/// Returns a report with at least one item of every kind, and with `text` in every field that can
-/// contain foreign text.
+/// Returns a report with items of most kinds, and with `text` in the fields that can contain
+/// foreign text.
 pub(crate) fn full(text: &str) -> NightReport {
     let mut good = run(&format!("dream{text}"), "dream");
     good.headline = text.into();

@@ -24,8 +24,9 @@ pub struct Unresolved {
     pub count: u32,
 }
 
-/// Returns a session's files, most active first. Recent edits have the most weight. A file has more
-/// weight if it was changed together with other files, or if it is the subject of an open error.
+/// Returns at most [`FILES`] of a session's files, most active first. Recent edits have the most
+/// weight. A file has more weight if it was changed together with other files, or if it is the
+/// subject of an open error.
 pub fn active_files(events: &[Event]) -> Vec<String> {
     let last = events.len();
     let calls = events.iter().filter(|event| event.is_call());
@@ -64,7 +65,7 @@ pub fn active_files(events: &[Event]) -> Vec<String> {
     files.into_iter().take(FILES).map(|(file, _)| brief(file, 160)).collect()
 }
 
-/// Returns the issues that were open at the end.
+/// Returns at most [`ISSUES`] issues that were open at the end, loops first.
 pub fn unresolved(findings: &Findings) -> Vec<Unresolved> {
     let errors = findings.errors.iter().filter(|error| !error.resolved).map(|error| Unresolved {
         kind: error.trigger.clone(),

@@ -1,7 +1,8 @@
 //! The artifacts that sessions leave for later sessions, as described in the contract.
 //!
-//! Older files are read too: the type of a file without `type` is derived from its fields, and
-//! missing fields are given defaults. This module must never read a file.
+//! Artifacts from older versions are parsed too: the type of an artifact without `type` is derived
+//! from its fields, and missing fields get default values. This module must never access the file
+//! system.
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
@@ -10,7 +11,8 @@ use serde_json::Value;
 
 /// Minimum confidence of a new artifact.
 pub const CONFIDENT: f64 = 0.7;
-/// Minimum number of files or messages that follow a convention, below which its confidence is 0.
+/// Minimum number of files or messages that follow a convention. A convention with fewer has a
+/// confidence of 0.
 const MATCHES: u32 = 5;
 
 /// The content of an artifact, by type.
@@ -106,7 +108,7 @@ pub struct Artifact {
     pub evidence: Vec<Citation>,
     #[serde(default)]
     pub created_at: Option<Timestamp>,
-    /// The last time the artifact was injected into a session.
+    /// The end time of the last session that received the artifact as context.
     #[serde(default)]
     pub last_used: Option<Timestamp>,
     #[serde(default)]
@@ -205,7 +207,7 @@ impl Content {
         }
     }
 
-    /// Sets the counts and the confidence that follows from them.
+    /// Sets the counts, and calculates the confidence from them.
     pub(super) fn count(&mut self, counts: Counts) {
         let Counts { count, successes, failures } = counts;
         let all = f64::from(successes) + f64::from(failures);

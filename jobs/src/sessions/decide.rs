@@ -1,4 +1,4 @@
-//! Applies a user's decision on an artifact: edit, pin, unpin, forget, split and undo.
+//! Applies a user's decision on an artifact: edit, pin, unpin, forget, split or undo.
 //!
 //! Each decision is recorded with the state before it, so that the last [`HISTORY`] decisions can
 //! be undone. This module must never change an artifact itself, because [`super::fold`] applies the
@@ -16,15 +16,15 @@ use crate::JobError;
 
 /// Maximum number of decisions that can be undone.
 const HISTORY: usize = 50;
-/// The size reserved in an edited artifact for counts and times that are added later, in bytes.
+/// Number of bytes reserved in an edited artifact's file for counts and times that are added later.
 const ROOM: usize = 256;
 
 /// Applies a change such as `pin ID` or `edit ID {...}` and describes it.
 ///
 /// # Errors
 /// Returns an error if the decision is unknown, if its id does not match exactly one artifact, if
-/// there is no decision to undo, if the new text is not an artifact with the same type and trigger,
-/// or if the edited artifact would be too large.
+/// there is no decision to undo, if the new text is not an artifact with the same id, or if the
+/// edited artifact would be too large.
 pub(super) fn apply(
     folder: &mut SessionFolder,
     change: &str,
@@ -56,7 +56,7 @@ pub(super) fn apply(
             ..artifact
         }),
     };
-    let says = match verb {
+    let description = match verb {
         "pin" => {
             decisions.pinned.insert(id.clone());
             format!("{id} is pinned")
@@ -89,7 +89,7 @@ pub(super) fn apply(
     decisions.history.push(before);
     let old = decisions.history.len().saturating_sub(HISTORY);
     decisions.history.drain(..old);
-    Ok(says)
+    Ok(description)
 }
 
 /// Checks the text that the user wrote for an artifact, and returns its content.
@@ -142,7 +142,8 @@ fn restore(folder: &mut SessionFolder, before: Decision) {
     };
 }
 
-/// Returns the id of the only artifact whose id starts with `wanted`.
+/// Returns the id of the only artifact whose id starts with `wanted`. For `undo`, only the
+/// artifacts with a recorded decision are searched, including those that no longer exist.
 fn named(folder: &SessionFolder, wanted: &str, verb: &str) -> Result<String, String> {
     let known = folder.artifacts.iter().map(|artifact| &artifact.id);
     let decided = folder.decisions.history.iter().map(|decision| &decision.id);

@@ -190,7 +190,7 @@ impl Collector {
         for at in first..first + count {
             let at = at.checked_sub(self.session.left_out).and_then(|at| usize::try_from(at).ok());
             let Some(event) = at.and_then(|at| self.events.get_mut(at)) else { continue };
-            // A pipe hides a check's exit code, so the check's output is inspected too.
+            // A pipe may hide a check's exit code, so the check's output is inspected too.
             let failed = failed || event.action == Action::Check && check_failed(text);
             if event.tool == "Read" && !failed {
                 event.imports = forms(&event.target, text);

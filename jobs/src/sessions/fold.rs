@@ -3,7 +3,7 @@
 //! ```text
 //! findings of every session ─┐
 //! counts of removed sessions ├─fold──> candidates ──limits──> artifacts
-//! a person's decisions ──────┘
+//! the user's decisions ──────┘
 //! ```
 //!
 //! The derivation is a pure function, so a session that is analyzed again replaces its own part and
@@ -270,7 +270,8 @@ fn note_conflicts(candidates: &mut [Candidate]) {
 /// large.
 fn limit(mut candidates: Vec<Candidate>) -> Folded {
     let mut folded = Folded::default();
-    // Pinned artifacts are kept first, then confident ones, then the most recently used ones.
+    // Pinned artifacts come first, then confident ones. Within each group, the most recent ones
+    // come first.
     candidates.sort_by_key(|candidate| {
         let artifact = &candidate.artifact;
         let weak = artifact.content.confidence() < WEAK;

@@ -3,7 +3,7 @@
 //! ```text
 //! <folder>/sessions/<id>.json    the findings of a session, with its cursor
 //! <folder>/artifacts/<id>.json   an artifact
-//! <folder>/decisions.json        what a person decided about artifacts
+//! <folder>/decisions.json        the user's decisions on artifacts
 //! <folder>/retired.json          the counts of sessions whose findings were removed
 //! <folder>/resume.json           the resume packet
 //! <folder>/hints.json            the hints for the guard hook
@@ -62,7 +62,7 @@ impl Digests {
         self.0.insert(path.to_owned(), known.map(|digest| digest.to_string()).collect());
     }
 
-    /// Keeps only the digests of files that still exist or are about to be published.
+    /// Keeps only the digests of the paths for which `keep` returns true.
     pub fn retain(&mut self, keep: impl Fn(&str) -> bool) {
         self.0.retain(|path, _| keep(path));
     }
@@ -104,7 +104,8 @@ pub struct SessionFolder {
 }
 
 impl SessionFolder {
-    /// Reads the files inside `folder` in the project. Missing files are treated as empty.
+    /// Reads the files inside `folder` in the project. Missing and invalid files are treated as
+    /// empty.
     pub fn load(root: &Path, folder: &str, digests: &Digests) -> Self {
         let mut found = Self::default();
         for path in below(root, &format!("{folder}/sessions")) {
@@ -141,7 +142,7 @@ impl SessionFolder {
         found
     }
 
-    /// Reads one file written by runner.
+    /// Reads one file, or returns `None` if it is missing or not written by runner.
     fn read(&mut self, root: &Path, path: &str, digests: &Digests) -> Option<Vec<u8>> {
         let bytes = read_in(root, path, LARGEST).ok()?;
         if !digests.knows(path, &bytes) {
@@ -184,7 +185,7 @@ pub fn resume_packet(root: &Path, state: &Path) -> Option<String> {
     Some(packet.render())
 }
 
-/// Reads the file whose path ends with `name`, if runner wrote its content.
+/// Reads a file whose path ends with `name`, if runner wrote its content.
 pub(super) fn read_known(root: &Path, digests: &Digests, name: &str) -> Option<Vec<u8>> {
     let path = digests.0.keys().find(|path| path.ends_with(name))?;
     let bytes = read_in(root, PathBuf::from(path), LARGEST).ok()?;

@@ -73,7 +73,7 @@ fn advice(call: &FailedCall, artifacts: &[Artifact]) -> Option<(String, String)>
     found.min_by_key(|((rank, _), _)| *rank).map(|((_, text), id)| (text, id.clone()))
 }
 
-/// Returns the hint for a command that an agent is about to run in a session, or `None`.
+/// Returns the hint for a command that an agent is about to run in a session, if there is one.
 ///
 /// `state` is the project's folder in runner's state folder. This function reads two small files
 /// and writes nothing.

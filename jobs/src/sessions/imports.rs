@@ -1,8 +1,8 @@
 //! Describes how a source file orders its imports: by origin, in groups, and by name.
 //!
-//! The first lines of a file that a session read or wrote are enough. An import spanning several
-//! lines names its source on the last line. This module must never guess an order from fewer than
-//! three imports.
+//! The first lines of a file that a session read or wrote are enough. In JavaScript and TypeScript,
+//! an import that spans several lines names its source on the last line. This module must never
+//! guess an order from fewer than three imports.
 
 /// Maximum number of bytes to inspect in a file.
 pub const HEAD: usize = 8 * 1024;
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     /// Returns the pattern of each form, prefixed with `not: ` if the imports do not have it.
-    fn held(path: &str, text: &str) -> Vec<String> {
+    fn patterns(path: &str, text: &str) -> Vec<String> {
         let all = forms(path, text).into_iter();
         all.map(|form| if form.holds { form.pattern } else { format!("not: {}", form.pattern) })
             .collect()
@@ -225,7 +225,7 @@ mod tests {
     fn order_groups_and_sorting_are_found() {
         let rust = "//! Text.\n\nuse std::fs;\nuse std::io;\n\nuse serde::Serialize;\n\nuse crate::a;\nuse super::b;\n\nfn main() {}\n";
         assert_eq!(
-            held("src/a.rs", rust),
+            patterns("src/a.rs", rust),
             [
                 ".rs imports are sorted by name in each group",
                 ".rs imports name the standard library, packages and own modules in this order",
@@ -234,7 +234,7 @@ mod tests {
         );
         let shown = "     1→import {\n     2→  a,\n     3→} from \"./z\";\n     4→import b from './b';\n     5→import React from 'react';\n";
         assert_eq!(
-            held("web/a.tsx", shown),
+            patterns("web/a.tsx", shown),
             [
                 "not: .tsx imports are sorted by name in each group",
                 ".tsx imports name own modules before packages",
@@ -243,14 +243,14 @@ mod tests {
         );
         let mixed = "import os\nfrom . import a\nimport sys\n";
         assert_eq!(
-            held("a.py", mixed),
+            patterns("a.py", mixed),
             [
                 ".py imports are sorted by name in each group",
                 "not: .py imports name the standard library, packages and own modules in this order",
             ]
         );
         let go = "package a\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\n\t\"example.org/a\"\n)\n\nvar x = \"not/an.import\"\n";
-        assert_eq!(held("a.go", go).len(), 3);
+        assert_eq!(patterns("a.go", go).len(), 3);
     }
 
     #[test]

@@ -20,7 +20,7 @@ const SAME: f64 = 0.75;
 pub(super) struct Candidate {
     pub artifact: Artifact,
     pub counts: Counts,
-    /// The end time of the last session that contributed to the artifact or used it.
+    /// The end time of the last session that contributed to the artifact or received it.
     pub recent: Option<Timestamp>,
     pub deltas: Vec<i32>,
 }
@@ -65,7 +65,7 @@ impl Candidate {
     }
 }
 
-/// Returns all artifacts as they were before they were merged.
+/// Returns all artifacts, with merged ones separated into their parts.
 pub(super) fn apart(artifacts: &[Artifact]) -> Vec<Artifact> {
     let parts = artifacts.iter().flat_map(|it| &it.merged).cloned();
     let first = |it: &Artifact| Artifact { merged: Vec::new(), ..it.clone() };

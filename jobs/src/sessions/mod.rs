@@ -188,7 +188,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
     Ok(finished)
 }
 
-/// Analyzes the sessions that are due and returns their ids.
+/// Analyzes the sessions that are due, and returns the ids of those whose transcripts can be read.
 fn analyze_due(
     ctx: &mut Context<'_>,
     spec: &SessionsSpec,
@@ -301,7 +301,7 @@ struct NewFile {
     modified: Option<Timestamp>,
 }
 
-/// Returns the content of all files.
+/// Returns all analysis files.
 fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
     let base = &spec.folder;
     let hints = hints::hints(&folder.in_order(), &folder.artifacts);
@@ -329,7 +329,8 @@ fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
     files
 }
 
-/// Stages the files that changed, and the removal of those that are no longer needed.
+/// Stages the files that changed and the removal of those that are no longer needed, and saves the
+/// digests of all files.
 fn publish(
     ctx: &mut Context<'_>,
     folder: &SessionFolder,

@@ -6,9 +6,9 @@
 //! agent-*.jsonl of the session ─┘
 //! ```
 //!
-//! A sub-agent's event is inserted before the first later event of the session. It gets the line
-//! number of the preceding session event: the call that started the sub-agent, or a later event.
-//! This module must never keep more than one event from each file.
+//! A sub-agent's event is inserted before the first event of the session that is not earlier. It
+//! gets the line number of the preceding session event: the call that started the sub-agent, or a
+//! later event. This module must never keep the events of more than one row from each file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read as _, Take};

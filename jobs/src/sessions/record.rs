@@ -17,8 +17,8 @@ pub const LARGEST: usize = 16 * 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ending {
-    /// The end was reported, or the last event, apart from injected context, was an answer of the
-    /// model.
+    /// The end was reported, or the last event, apart from injected context, was the model's
+    /// answer.
     Clean,
     #[default]
     Interrupted,

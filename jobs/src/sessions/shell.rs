@@ -1,7 +1,7 @@
 //! Classifies the command lines of sessions: which ones check, commit or only read, and what they
 //! are about.
 //!
-//! The descriptions are used for statistics only. This module must never decide what may run.
+//! The results are used only to analyze sessions. This module must never decide what may run.
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -63,7 +63,7 @@ const READERS: [&str; 16] = [
     "cat", "head", "tail", "less", "ls", "find", "grep", "rg", "fd", "wc", "tree", "stat", "file",
     "diff", "pwd", "jq",
 ];
-/// Programs whose first argument is a group of commands.
+/// Programs whose first argument is often only a group of commands.
 const DEEP: [&str; 11] =
     ["gh", "docker", "kubectl", "aws", "gcloud", "npm", "pnpm", "yarn", "mise", "npx", "just"];
 /// Programs that only start another program.
@@ -72,7 +72,7 @@ const WRAPPERS: [&str; 6] = ["sudo", "time", "env", "nice", "timeout", "command"
 /// Returns the simple commands in a line, without assignments, wrappers and shell built-ins such as
 /// `cd` and `echo`.
 pub fn commands(line: &str) -> Vec<Vec<&str>> {
-    // Here-documents and quoted strings are input, not commands.
+    // A here-document is input, not a command.
     let head = line.split("<<").next().unwrap_or(line);
     let mut found = Vec::new();
     for part in split(head) {
@@ -172,7 +172,7 @@ fn main(line: &str) -> Option<Vec<&str>> {
     (at < all.len()).then(|| all.swap_remove(at))
 }
 
-/// Returns the program that a line is about, or `shell`.
+/// Returns the program that a line is about, or `shell` if its name is missing or unusual.
 pub fn program(line: &str) -> String {
     let found = main(line).map(|words| name(&words).to_owned());
     let plain = |name: &String| {
@@ -182,7 +182,8 @@ pub fn program(line: &str) -> String {
     found.filter(plain).unwrap_or_else(|| "shell".to_owned())
 }
 
-/// Returns the program and its first arguments, which calls with the same intent share.
+/// Returns the program that a line is about and its first arguments, which calls with the same
+/// intent share.
 pub fn subject(line: &str) -> String {
     let Some(words) = main(line) else { return String::new() };
     let name = name(&words);

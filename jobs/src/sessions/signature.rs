@@ -3,7 +3,7 @@
 //! ```text
 //! output ─ refused by a person or a rule? ──> no error
 //!        ├ a compiler's code ──────────────> error:<language>:<code>
-//!        └ the first telling line, masked ─> error:<program>:<16 hex of the masked line>
+//!        └ the most telling line, masked ──> error:<program>:<16 hex of the masked line>
 //! ```
 //!
 //! A telling line describes a failure; wrapper lines such as "Exit code 1" and stack headers do
@@ -48,7 +48,7 @@ pub fn refusal(text: &str) -> bool {
     .any(|refused| head.contains(refused))
 }
 
-/// Returns whether a check's output reports a failure, which a pipe may hide from its exit code.
+/// Returns whether a check's output reports a failure. A pipe may hide the check's exit code.
 pub fn check_failed(text: &str) -> bool {
     let fails = |line: &str| {
         let line = line.trim();
@@ -137,7 +137,7 @@ fn plain(line: &str) -> String {
     }
 }
 
-/// Returns whether a line only announces or repeats an error.
+/// Returns whether a line does not itself describe an error, such as a heading or a stack frame.
 fn is_wrapper(line: &str) -> bool {
     let heads = [
         "Exit code ",
@@ -262,7 +262,7 @@ fn is_finding(line: &str) -> bool {
     named && number(parts.next()) && parts.next().is_some()
 }
 
-/// Returns the trigger for the compiler or linter code in a line.
+/// Returns the trigger for the compiler or linter code in a line, if there is one.
 fn code(line: &str) -> Option<String> {
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
     if let Some((_, rest)) = line.split_once("error TS") {

@@ -27,7 +27,8 @@ const MOST: usize = 5_000;
 /// A transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The name of the file without its extension, or a digest of the path if the name is unusual.
+    /// The name of the file without its extension, or a digest of the path if the name is long or
+    /// unusual.
     pub id: String,
     pub path: PathBuf,
     /// The size in bytes.
@@ -109,8 +110,8 @@ fn claude_subfolders(root: &Path, home: &Path) -> impl Iterator<Item = PathBuf> 
     entries.filter(is_below).map(|entry| entry.path())
 }
 
-/// Returns the newest transcripts of Claude Code for a project, at most `most`, with the times of
-/// their last changes.
+/// Returns at most `most` of Claude Code's transcripts for a project, newest first, each with the
+/// time of its last change.
 pub fn claude_transcripts(root: &Path, home: &Path, most: usize) -> Vec<(SystemTime, PathBuf)> {
     let own = transcripts(&claude_folder(root, home)).map(|path| (path, Proof::Slug));
     let below = claude_subfolders(root, home)

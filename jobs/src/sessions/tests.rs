@@ -97,8 +97,8 @@ fn sub_agent_files_are_part_of_the_session() {
         (found.findings.commands.len(), found.calls),
         (mixed.findings.commands.len(), mixed.calls)
     );
-    // Early versions of Claude Code put a sub-agent's file next to the transcript. The file contains
-    // the session's id.
+    // Early versions of Claude Code put a sub-agent's file next to the transcript. The file
+    // contains the session's id.
     let named = |session: &str| {
         let row = json!({ "type": "user", "sessionId": session, "isSidechain": true, "timestamp": "2026-01-02T03:00:00Z" });
         format!("{row}\n{agent}")
@@ -263,7 +263,7 @@ fn artifacts_grow_with_sessions_and_stay_within_limits() {
 }
 
 #[test]
-fn artifact_without_a_session_is_removed() {
+fn artifact_without_contributions_is_removed() {
     let whole = named("a", &repair("a"));
     let known = fold(&[&whole], &[], &Decisions::default()).artifacts;
     assert!(!known.is_empty());

@@ -30,7 +30,7 @@ pub(super) struct OpenRequest {
     id: RequestId,
     want: Amounts,
     price: Option<Price>,
-    /// The time at which the request was sent.
+    /// The time at which the request was reserved.
     at: Timestamp,
 }
 
@@ -137,8 +137,9 @@ impl Spender<'_> {
     /// its reservation, unless the backend refused it without charge.
     ///
     /// # Errors
-    /// Returns [`AskError::OverBudget`] before anything is sent. All other errors, except database
-    /// errors, occur after the request was sent.
+    /// Returns [`AskError::OverBudget`] if the budget does not cover the request, in which case
+    /// nothing is sent, and [`AskError::Ledger`] if the database cannot be used. Errors of the
+    /// reserved request are in the inner result.
     fn ask_one(
         &mut self,
         request: &Request,

@@ -2,7 +2,7 @@
 //!
 //! Each request is reserved, sent under a usage meter and settled. A request that the backend
 //! refused without charge is retried. A request that the backend cannot answer is sent to the next
-//! backend in the chain. A panel request is sent to several backends at the same time.
+//! backend in the chain. A panel's requests are sent to several backends at the same time.
 //!
 //! ```text
 //! Request ──reserve──> metered ──answer──> charge ──> settled ──conclude──> Reply
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! This module must never send a request that has not been reserved, and never leave a request
-//! unsettled unless the process dies.
+//! unsettled unless the process dies or the database fails.
 
 mod ask;
 mod panel;
@@ -123,7 +123,7 @@ pub struct Spender<'a> {
 pub(crate) struct SpenderTools<'a> {
     pub(crate) clock: RunClock<'a>,
     pub(crate) cancel: Cancel,
-    /// The telemetry folder.
+    /// The run's folder, which contains the telemetry.
     pub(crate) run_dir: &'a Path,
     pub(crate) redactor: Redactor,
     pub(crate) recording: InputRecording,
@@ -147,7 +147,7 @@ pub enum AskError {
         /// The provider's message.
         why: String,
     },
-    /// The backend was called but did not answer.
+    /// The backend did not answer, or the run was cancelled before the call.
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The database could not be used.
@@ -243,7 +243,7 @@ impl<'a> Spender<'a> {
         self.denied.as_ref()
     }
 
-    /// Returns the backends in the chain that were not called, each with the reason.
+    /// Returns the backends that were passed over and are never called, each with the reason.
     pub(crate) fn passed(&self) -> &[String] {
         &self.backends.passed
     }
@@ -314,7 +314,7 @@ impl<'a> Spender<'a> {
     /// the charge, or the reason why the run's budget does not allow the question.
     ///
     /// # Errors
-    /// Returns an error if the budget cannot be read.
+    /// Returns an error if the database cannot be used.
     pub(crate) fn price(
         &mut self,
         request: &Request,

@@ -40,7 +40,7 @@ pub struct AbsentPanelist {
     pub why: String,
 }
 
-/// The councillors of a run: those who can be asked, and those who cannot.
+/// A run's councillors: those who can be asked, and those who cannot.
 #[derive(Default)]
 pub struct Panel {
     /// The councillors who can be asked, in the order of the configuration.
@@ -77,7 +77,7 @@ impl Spender<'_> {
         let seats = Semaphore::new(MOST);
         let ask = async |(by, request, open): &_| {
             let _seat = seats.acquire().await;
-            // The wait for a free slot counts towards the councillor's time limit.
+            // The wait for a free slot is deducted from the councillor's time limit.
             let mut request = Request::clone(request);
             let waited = boot_time().saturating_sub(began);
             request.limits.total = request.limits.total.saturating_sub(waited);

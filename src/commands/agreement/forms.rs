@@ -1,7 +1,7 @@
 //! Reads the values that one form of output shows: JSON, a page as a browser parses it, or a
 //! terminal's screen.
 //!
-//! A reader reads only the form itself, and must never use the code that renders the form.
+//! These functions read only the form itself, and must never use the code that renders it.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use serde_json::Value;
 /// Values, keyed by field, or by row and field if the form is a list.
 pub type Facts = BTreeMap<String, String>;
 
-/// Returns the letters and digits of a string, except those of `\u{...}` escapes. Only these are
+/// Returns the letters and digits of a string, except those in `\u{...}` escapes. Only these are
 /// the same in all forms, which fold lines and escape or replace markup and control characters.
 pub fn plain(text: &str) -> String {
     let mut out = String::new();
@@ -54,7 +54,7 @@ fn joined(value: &Value) -> String {
     items(value).iter().map(|it| plain(it.as_str().unwrap())).collect()
 }
 
-/// Returns the state of a run as users see it.
+/// Returns a run's state as users see it.
 pub fn state(run: &Value) -> &str {
     match (run["outcome"].as_str(), run["asked_to_end"].is_string(), text(run, "state")) {
         (Some(outcome), ..) => outcome,
@@ -94,7 +94,7 @@ impl Page {
         self.0.select(&Selector::parse(selector).unwrap()).collect()
     }
 
-    /// Returns the plain text of each element.
+    /// Returns the [`plain`] text of each matching element.
     pub fn texts(&self, selector: &str) -> Vec<String> {
         self.all(selector).into_iter().map(|it| plain(&inner(it))).collect()
     }
@@ -106,7 +106,6 @@ impl Page {
     }
 }
 
-/// Returns the text within an element.
 pub fn inner(element: ElementRef<'_>) -> String {
     element.text().collect()
 }
@@ -134,7 +133,7 @@ pub fn runs_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// The screen of a terminal.
+/// A terminal's screen.
 pub struct Shown(pub Buffer);
 
 impl Shown {

@@ -1,6 +1,6 @@
-//! Checks on random databases that all forms agree: `--json`, the report, the pages, the API and
-//! the terminal show the same values for the same run, night, alert and budget. Set
-//! `RUNNER_TEST_SEED` to reproduce a database.
+//! Tests the output for random databases. `--json`, the report, the pages, the API and the terminal
+//! must show the same values for the same run, night, alert and budget, and the API's responses
+//! must match their schemas.
 
 mod forms;
 mod nights;
@@ -30,7 +30,7 @@ use crate::web::LocalServer;
 use forms::{Facts, Page, Shown, items, text};
 use rows::{Dice, Writer};
 
-/// The current time in all databases.
+/// The current time in every sample.
 const NOW: &str = "2026-11-22T12:00:00Z";
 const SETTINGS: &str = "[project]\nid = \"01M5JT1KR00000000000000001\"\n
 [night]\nzone = \"UTC\"\n
@@ -39,7 +39,7 @@ const SETTINGS: &str = "[project]\nid = \"01M5JT1KR00000000000000001\"\n
 [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n
 [jobs.long-name-of-a-job]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"true\"\n";
 
-/// A project with a random database, and a server that shows it.
+/// A project with a random database, and a web server for its pages and API.
 struct Sample {
     folder: tempfile::TempDir,
     home: Env,
@@ -83,7 +83,8 @@ impl Sample {
         self.folder.path().join("project")
     }
 
-    /// Records the reports of the closed nights, as settling their runs would.
+    /// Records the headline, worst outcome and folder of each closed night's report, as settling
+    /// the report's run does.
     fn report(&self, db: &Connection, now: Timestamp) {
         let store = self.home.store_to_read().unwrap().unwrap();
         for night in store.nights(&self.project.parse().unwrap(), 9).unwrap() {
@@ -96,7 +97,7 @@ impl Sample {
         }
     }
 
-    /// Returns the output of a command.
+    /// Runs a command and returns its standard output.
     fn print(&self, words: &[&str]) -> String {
         let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
         let done = call(&self.home, Some(&self.root()), &words);
@@ -109,8 +110,7 @@ impl Sample {
         serde_json::from_str(&self.print(&words)).unwrap()
     }
 
-    /// Returns the API's response. `path` begins with a slash; each `~` in it is replaced with the
-    /// project's path in the API.
+    /// Returns the API's response.
     fn api(&self, path: &str) -> Value {
         let body = self.get(&format!("/api/v1{path}"));
         serde_json::from_str(&body).unwrap()
@@ -120,6 +120,8 @@ impl Sample {
         Page::new(&self.get(path))
     }
 
+    /// Returns the body of a successful response. Each `~` in `path` is replaced with the project's
+    /// path.
     fn get(&self, path: &str) -> String {
         let path = path.replace('~', &format!("projects/{}", self.project));
         let (status, body) = self.server.get(&path);
@@ -155,7 +157,7 @@ fn differences(form: &str, shown: &Facts, json: &Facts) -> Vec<String> {
     shown.iter().filter_map(differs).collect()
 }
 
-/// The values of one object in a form and in the JSON.
+/// The values that a form shows, and the values in the JSON.
 struct Compared {
     form: String,
     shown: Facts,
@@ -166,7 +168,7 @@ fn compared(form: impl Into<String>, shown: Facts, json: &Facts) -> Compared {
     Compared { form: form.into(), shown, json: json.clone() }
 }
 
-/// Reads every form of every object.
+/// Reads all forms of all runs, nights, alerts and budgets.
 fn read(sample: &Sample) -> Vec<Compared> {
     let mut all = Vec::new();
     let runs = sample.json(&["runs", "--limit", "200"]);
@@ -235,7 +237,7 @@ fn read_nights(sample: &Sample, all: &mut Vec<Compared>) {
     let open = sample.json(&["alerts", "list"]);
     let open = items(&open).iter().filter(|it| it["silenced"].is_null()).count();
     known.insert("alerts".to_owned(), open.to_string());
-    // The last night has no report yet, so the overview summarizes the night itself.
+    // The last night is open and has no report yet, so the overview summarizes the night itself.
     let last = sample.json(&["report"]);
     let status = sample.json(&["status"]);
     assert_eq!(sample.api("/~"), status);
@@ -271,8 +273,8 @@ fn all_forms_show_the_same_values() {
     }
 }
 
-/// Changes to the database, each with the forms that must then differ from the earlier JSON.
-const PLANTED: [(&str, &[&str]); 4] = [
+/// Changes to the database, each with the forms that must differ from the JSON before the change.
+const CHANGES: [(&str, &[&str]); 4] = [
     (
         "UPDATE runs SET outcome = '{\"outcome\":\"failed\",\"class\":\"guard\",\"why\":\"planted\"}'
          WHERE id = (SELECT r.id FROM runs r JOIN occurrences o ON o.id = r.occurrence JOIN jobs j ON j.id = r.job
@@ -300,18 +302,18 @@ const PLANTED: [(&str, &[&str]); 4] = [
 ];
 
 #[test]
-fn random_answers_fit_their_schemas() {
-    let (found, count) = schemas::misfits(&Sample::new(3, 60));
+fn api_responses_match_their_schemas() {
+    let (found, count) = schemas::violations(&Sample::new(3, 60));
     assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(count > 70, "{count}");
 }
 
 #[test]
-fn a_planted_difference_is_found() {
+fn differences_between_forms_are_found() {
     let sample = Sample::new(2, 16);
     let db = Connection::open(sample.home.store_path()).unwrap();
     let mut before = read(&sample);
-    for (change, forms) in PLANTED {
+    for (change, forms) in CHANGES {
         assert!(db.execute(change, []).unwrap() > 0, "{change}");
         let after = read(&sample);
         let pairs = before.iter().zip(&after);

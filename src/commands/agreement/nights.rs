@@ -59,7 +59,7 @@ pub fn report_of_json(report: &Value) -> Facts {
     facts
 }
 
-/// Reads the page of a night.
+/// Reads a night's page.
 pub fn report_of_page(page: &Page) -> Facts {
     let mut facts = Facts::new();
     let head = inner(page.all("main > p .tag")[0]);
@@ -88,7 +88,7 @@ pub fn report_of_page(page: &Page) -> Facts {
     facts
 }
 
-/// Reads the morning page of a night, which is one file.
+/// Reads a night's morning page, which is a single file.
 pub fn report_of_file(page: &Page) -> Facts {
     let mut facts = Facts::new();
     for row in page.all("#runs details.row") {

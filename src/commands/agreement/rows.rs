@@ -32,7 +32,7 @@ const PARTS: [&str; 20] = [
     "ß ſ İ",
 ];
 
-/// A generator of pseudorandom numbers that are reproducible from the seed.
+/// A pseudorandom number generator. The same seed gives the same numbers.
 pub struct Dice(u64);
 
 impl Dice {
@@ -127,7 +127,7 @@ impl Writer<'_> {
         let nights: Vec<i64> = (0..nights).map(|at| self.night(nights - 1 - at)).collect();
         let jobs: Vec<i64> = self.numbers("SELECT id FROM jobs ORDER BY id");
         for at in 0..count {
-            // The time of a run need not lie in the run's night, because no form compares them.
+            // A run's time need not lie in the run's night, because no form compares the two.
             let requested = self.now - SignedDuration::from_secs(60 * i64::from(count - at));
             let night = (self.dice.roll(8) > 0).then(|| *self.dice.pick(&nights));
             let job = *self.dice.pick(&jobs);

@@ -7,7 +7,7 @@ use super::Sample;
 use super::forms::{items, text};
 
 /// Returns the schema violations in the responses, and the number of responses.
-pub fn misfits(sample: &Sample) -> (Vec<String>, usize) {
+pub fn violations(sample: &Sample) -> (Vec<String>, usize) {
     let mut compiler = Compiler::new();
     compiler.set_default_draft(Draft::V2020_12);
     compiler.add_resource("http://runner/api.json", sample.api("/openapi.json")).unwrap();

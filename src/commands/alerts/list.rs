@@ -10,7 +10,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// List the open alerts, with the messages that were not delivered (the default)
+/// List the open alerts, with the delivery state of their messages (the default)
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Example: runner alerts list --over --json | jq '.[0]'")]
 pub struct ListArgs {
@@ -41,7 +41,7 @@ pub struct Alert {
 #[derive(Debug, JsonSchema, Serialize)]
 struct EndedBy {
     at: Timestamp,
-    /// `recovered`, or the name of a person.
+    /// `recovered`, or the name of the person who silenced or acknowledged the alert.
     by: String,
     /// Whether the alert ended because the job recovered.
     #[serde(skip)]

@@ -1,5 +1,5 @@
-//! `runner backends`: lists the backends, checks whether a backend is ready, and tests one with a
-//! small question. Only the test calls a model. These commands must never show a key.
+//! `runner backends`: lists the backends, checks whether a backend is ready, tests one with a small
+//! question, and shows prices. Only the test calls a model. These commands must never show a key.
 
 mod prices;
 mod test;
@@ -44,8 +44,9 @@ enum BackendsCommand {
     /// Ask a backend one small question; show the request, the reply, the usage and the time
     ///
     /// The call is real and may cost money: an answer of at most 1000 tokens within two minutes. It
-    /// is made in the sandbox of a job that only asks. It reserves 100000 tokens and $0.50, and the
-    /// reported usage counts toward the budgets of the project's day and of the backend's pool.
+    /// is made in the sandbox of a job that only sends requests. It reserves 100000 tokens and
+    /// $0.50, and the reported usage counts toward the budgets of the project's day and of the
+    /// backend's pool.
     #[command(after_help = "Example: runner backends test claude-haiku")]
     Test {
         /// The backend's name in runner.toml
@@ -90,7 +91,8 @@ struct Backend<'a> {
     program: Option<String>,
     containment: Option<String>,
     fallback: &'a [String],
-    /// The error from creating the backend or from its preflight check; `None` if it is ready.
+    /// The error from creating the backend or from its preflight check; `None` if the backend is
+    /// ready.
     problem: Option<String>,
 }
 

@@ -11,7 +11,7 @@ use crate::config::{pools, price_file};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The rates of a model in dollars per million tokens.
+/// A model's rates in dollars per million tokens, and their source.
 #[derive(Clone, Debug, Serialize)]
 struct Rates {
     input: f64,
@@ -20,13 +20,13 @@ struct Rates {
     source: String,
 }
 
-/// A backend with a model, and its price.
+/// A backend's model and the model's price.
 #[derive(Debug, Serialize)]
 struct Paid<'a> {
     backend: &'a str,
     model: &'a str,
-    /// The price of the model; `None` if it is unknown, in which case each request is charged the
-    /// amount reserved for it.
+    /// `None` if the price is unknown, in which case each request is charged the amount reserved
+    /// for it.
     price: Option<Rates>,
 }
 
@@ -45,7 +45,7 @@ struct Prices<'a> {
     as_of: String,
     /// The user's price file, if there is one.
     file: Option<String>,
-    /// The number of entries in the file that have no token price.
+    /// The number of entries in the file that have no valid token price.
     passed_over: usize,
     backends: Vec<Paid<'a>>,
     models: Vec<Priced<'a>>,

@@ -1,6 +1,6 @@
 //! `runner backends test NAME`: asks a backend one small question, and shows the request, the
-//! reply, the usage and the time. Each test is a separate run, which counts toward the project's
-//! budgets.
+//! reply, the usage and the time. Each test is a separate run, and its usage counts toward the
+//! budgets of the project's day and of the backend's pool.
 
 use std::fs;
 use std::path::Path;
@@ -32,7 +32,7 @@ use crate::keyring;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The question that a test asks. The built-in backend's rule-based answer to it is correct.
+/// The question that a test asks. The rule-based answer in [`request`] is correct.
 const QUESTION: &str = "Count the letters of the word \"runner\".";
 /// Maximum length of the answer in tokens.
 const TOKENS: u64 = 1_000;
@@ -54,7 +54,7 @@ struct BackendTest<'a> {
     class: Option<&'static str>,
     error: Option<String>,
     seconds: f64,
-    /// The test's run.
+    /// The id of the test's run.
     run: String,
     /// The names of the budgets that the test counts toward.
     budgets: Vec<String>,
@@ -113,8 +113,7 @@ impl BackendTest<'_> {
     }
 }
 
-/// Calls the backend `name`. The call is real and counts toward the budgets of the project's day
-/// and of the backend's pool.
+/// Tests the backend `name` with a real call, and prints the result.
 pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exit, Failure> {
     let spec = super::configured(here, name)?;
     let home = cli.env;
@@ -186,10 +185,10 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
     Ok(outcome.exit(false))
 }
 
-/// The request of a test, and the backend or the reason why it cannot be used.
+/// A test's request, and the backend or the reason why it cannot be used.
 type PreparedTest = (Request, Result<Arc<dyn Backend>, BackendError>);
 
-/// Creates a test's folders in `folder`, and returns the test's request and its sandboxed backend.
+/// Creates a test's folders in `folder`, and returns the test's request and the sandboxed backend.
 fn prepared(home: &Env, spec: &BackendSpec, folder: &Path) -> Result<PreparedTest, Failure> {
     let (child, temp) = (folder.join("child"), folder.join("tmp"));
     for folder in [&child, &temp] {

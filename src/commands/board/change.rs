@@ -17,7 +17,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 struct BoardEdit {
     records: Vec<HistoryRecord>,
     before: Vec<HistoryRecord>,
-    /// The heading of the picked task.
+    /// The heading of the picked task, if one was picked.
     picked: Option<String>,
     run: Option<String>,
     /// A sentence that describes the change.
@@ -54,7 +54,7 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
         .map_err(|error| Failure::data(safe::line(&error.whole())))?;
     let edit = match &entry {
         None => {
-            let text = "no dream has run yet, so there are no verdicts".to_owned();
+            let text = "there is no entry yet, so there are no verdicts".to_owned();
             BoardEdit::new(BoardChange::default(), text)
         }
         Some(newest) => {
@@ -77,7 +77,7 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
     Ok(Exit::Done)
 }
 
-/// Looks up the origin of an entry. Without a database, the origin is unknown.
+/// Returns the entry's origin, which is unknown if there is no database.
 pub(in crate::commands) fn provenance(
     cli: &Cli<'_>,
     here: &LoadedProject,

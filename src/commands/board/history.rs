@@ -1,4 +1,4 @@
-//! `runner board history`: lists the moves on the board.
+//! `runner board history`: lists the changes to the board.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::board::{self, HistoryEvent, HistoryRecord};
@@ -9,7 +9,7 @@ use crate::commands::Cli;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// The moves on the board, newest first.
+/// The changes to the board, newest first.
 #[derive(Serialize)]
 #[serde(transparent)]
 struct BoardHistory<'a>(Vec<&'a HistoryRecord>);
@@ -17,7 +17,7 @@ struct BoardHistory<'a>(Vec<&'a HistoryRecord>);
 impl View for BoardHistory<'_> {
     fn print(&self, _ui: Ui) {
         if self.0.is_empty() {
-            show::out("no task has been moved yet\n");
+            show::out("the board has not been changed yet\n");
         }
         for record in &self.0 {
             let of = match (&record.entry, record.agent.as_str()) {
@@ -40,7 +40,7 @@ impl View for BoardHistory<'_> {
     }
 }
 
-/// Lists the last `limit` moves on the board, or all moves if `limit` is 0.
+/// Lists the last `limit` changes to the board, or all changes if `limit` is 0.
 pub fn history(cli: &Cli<'_>, here: &LoadedProject, limit: usize) -> Result<Exit, Failure> {
     let history = board::history(&here.root)
         .map_err(|error| Failure::environment(format!("cannot read {}: {error}", board::PATH)))?;

@@ -75,10 +75,10 @@ enum BoardCommand {
         #[command(flatten)]
         which: BoardArg,
     },
-    /// List the moves on the board: task, time, run and entry, newest first
+    /// List the changes to the board, newest first: time, kind, entry and moved tasks
     #[command(after_help = "Example: runner board history --limit 5")]
     History {
-        /// Maximum number of moves; 0 means all
+        /// Maximum number of changes; 0 means all
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
@@ -114,7 +114,7 @@ impl BoardArgs {
     }
 }
 
-/// Returns the path of the board: the given path, else that of the agent's jobs, else the default.
+/// Returns the board's path: the given path, else that of the agent's jobs, else the default.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
         here.config.jobs.values().find_map(|job| {

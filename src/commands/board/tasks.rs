@@ -1,4 +1,4 @@
-//! `runner board show` and `runner board lint`: list the tasks on the board and its problems.
+//! `runner board show` and `runner board lint`: list the board's tasks and its problems.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::lifecycle::board;

@@ -168,7 +168,7 @@ impl GrantArgs {
         Ok(Exit::Done)
     }
 
-    /// Parses `--until`, which must be in the future.
+    /// Parses `--until`, if it is given. The time must be in the future.
     fn until(&self, zone: &TimeZone, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
         let Some(until) = &self.until else { return Ok(None) };
         let until = when::parse_time(until, zone, now).map_err(Failure::usage)?;
@@ -212,7 +212,7 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .parse::<u64>()
                 .ok()
                 .filter(|count| *count > 0 && *count <= 1_000_000_000_000)
-                .ok_or_else(|| wrong("expected a whole number greater than zero"))?,
+                .ok_or_else(|| wrong("expected a whole number from 1 to 1000000000000"))?,
         };
         if sum[unit] != 0 {
             return Err(wrong("this unit is given twice"));

@@ -30,7 +30,7 @@ struct GroupSpending {
     name: String,
     #[serde(serialize_with = "units")]
     spent: Amounts,
-    /// The number of requests whose usage was not reported.
+    /// The number of requests whose usage was not reported. Always 0 for days and pools.
     unstated_calls: u64,
 }
 

@@ -57,7 +57,7 @@ impl BudgetArgs {
     }
 }
 
-/// Returns the values keyed by unit name. A unit without a limit is absent. Money is in dollars,
+/// Returns the values keyed by unit name. A unit without a value is absent. Money is in dollars,
 /// time in seconds.
 fn bounded(values: [Option<u64>; 5]) -> Map<String, Value> {
     UNITS
@@ -80,7 +80,7 @@ fn all(amounts: Amounts) -> Map<String, Value> {
     bounded(amounts.array().map(Some))
 }
 
-/// Returns the time zone in which the project's times are shown.
+/// Returns the time zone of the project's nights, in which times are shown.
 fn zone(here: &LoadedProject) -> TimeZone {
     zones::get(&here.config.night.zone).unwrap_or(TimeZone::UTC)
 }

@@ -28,7 +28,7 @@ impl ConfigFile {
         if user { Self::User } else { Self::Project }
     }
 
-    /// Returns the path of the file. If the user's file is a symbolic link, returns the path of the
+    /// Returns the file's path. If the user's file is a symbolic link, returns the path of the
     /// link's target, so that the link is kept.
     fn path(self, cli: &Cli<'_>) -> Result<PathBuf, Failure> {
         let named = &cli.env.user_config;
@@ -94,14 +94,14 @@ pub(in crate::commands) fn change(
         };
         cli.ui.info(&format!("{verb} {} {place} {}", change.key(), path.display()));
     }
-    // The number of remaining mistakes was reported above, and every tick reports the mistakes.
     if rest == 0 {
         register_now(cli.env);
     }
     Ok(Exit::Done)
 }
 
-/// Opens a settings file in the user's editor, then checks all settings like `runner config check`.
+/// Opens a settings file in the user's editor, then checks all settings as `runner config check`
+/// does.
 pub(super) fn edit(cli: &Cli<'_>, file: ConfigFile) -> Result<Exit, Failure> {
     let path = file.path(cli)?;
     if let Some(folder) = path.parent() {
@@ -151,7 +151,8 @@ fn register(home: &Env) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replaces the file's contents, and keeps its permissions and its byte order mark.
+/// Replaces the file's contents, and keeps its permissions and its byte order mark. A missing file
+/// is created.
 ///
 /// # Errors
 /// Returns an error if the contents are no longer `old`, or if the file cannot be read or written.

@@ -152,9 +152,9 @@ fn settings(cli: &Cli<'_>) -> Result<ResolvedSettings, Failure> {
     ResolvedSettings::of(&cli.env.stack(file.as_deref()))
 }
 
-/// Returns the path of the project's file, or `None` outside a project.
+/// Returns the path of the project's file, or `None` if the folder is outside any project. A
+/// missing folder is an error.
 fn file(here: &Path) -> Result<Option<PathBuf>, Failure> {
-    // A missing folder is an error, but a folder outside any project is not.
     if !here.is_dir() {
         return project::find(here).map(|root| Some(root.join(project::FILE)));
     }

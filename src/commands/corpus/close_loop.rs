@@ -12,7 +12,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus close-loop --threshold 24h --dry-run")]
 pub struct CloseLoopArgs {
-    /// Minimum age of a learning
+    /// Minimum age of a new learning, counted in whole days
     #[arg(long, value_name = "DURATION", default_value = "0h")]
     threshold: String,
     /// Show what would be promoted

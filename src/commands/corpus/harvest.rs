@@ -12,8 +12,8 @@ use super::{CorpusFolder, locked};
 use crate::env;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Import new learnings from commits, closed work and session notes; refused while a night is
-/// running
+/// Import new learnings from commits, closed work and session notes; refused while an overnight run
+/// is active
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner corpus harvest --dry-run")]
 pub struct HarvestArgs {

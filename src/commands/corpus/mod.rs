@@ -1,8 +1,8 @@
 //! `runner corpus`: runs single steps on the corpus.
 //!
 //! Each command that reads or changes the project's corpus first finishes any interrupted commit. A
-//! reader waits while a commit is being made. A command that changes the corpus takes the overnight
-//! lock, so it is refused while an overnight run is active.
+//! reader waits while a commit is being made. A command that changes the corpus or finishes a
+//! commit takes the overnight lock, so it is refused while an overnight run is active.
 
 mod bench;
 mod brief;
@@ -125,7 +125,7 @@ pub(super) fn find_any(from: &Path) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The folder that contains the corpus, and the context of the command.
+/// The folder that contains the corpus, and the command's context.
 pub(super) struct CorpusFolder<'a> {
     pub(super) cli: &'a Cli<'a>,
     pub(super) root: PathBuf,
@@ -171,7 +171,8 @@ impl CorpusFolder<'_> {
         self.change_then(step, |_| Ok(()))
     }
 
-    /// Runs a step like [`CorpusFolder::change`], then calls `after` while still holding the lock.
+    /// Runs a step as [`CorpusFolder::change`] does, then calls `after` while still holding the
+    /// lock.
     fn change_then<T>(
         &self,
         step: impl FnOnce(&Corpus) -> Result<(T, Changes), Failure>,
@@ -200,15 +201,15 @@ impl CorpusFolder<'_> {
         }
         .make(targets)
         .map_err(not_committed)?;
-        // Clear only this commit, because the next overnight run must still record the commits of a
-        // run that died.
+        // The next overnight run must still record the commits of a run that died, so only this
+        // commit is cleared.
         commit::clear_one(&self.root, 0).map_err(not_committed)?;
         after(&report)?;
         Ok(report)
     }
 
     /// Returns the facts about the project, including the uses of the corpus's nodes. Uses of a
-    /// merged node count toward the node that replaced it.
+    /// merged node are credited to the node that replaced it.
     fn facts(&self, corpus: &Corpus, history: &FileHistory) -> Result<Facts, Failure> {
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let mut facts = Facts::read(&self.root, &git);

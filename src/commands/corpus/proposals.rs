@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::CorpusFolder;
 use crate::ui::{Failure, Ui, View, safe, show};
 
-/// Maximum number of lines of a node's text that the list shows.
+/// Maximum number of lines of each node's text that the list shows.
 const LINES: usize = 8;
 
 #[derive(Serialize)]
@@ -44,7 +44,7 @@ pub fn list(folder: &CorpusFolder<'_>) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Retires the node of a proposal.
+/// Accepts a proposal and retires its node.
 pub fn accept(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
     decide(folder, id, "accepted", |all, corpus, now| all.accept(corpus, id, &format!("{now:.0}")))
 }
@@ -56,7 +56,7 @@ pub fn reject(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
     })
 }
 
-/// Reopens a proposal and restores its node.
+/// Reopens a proposal, and restores its node if the proposal was accepted.
 pub fn undo(folder: &CorpusFolder<'_>, id: &str) -> Result<Exit, Failure> {
     decide(folder, id, "open again", |all, corpus, _| all.undo(corpus, id))
 }
@@ -79,9 +79,9 @@ pub fn write(folder: &CorpusFolder<'_>, all: &Proposals) -> Result<(), Failure> 
     all.write(&folder.root).map_err(refused)
 }
 
-/// Makes a decision and stores it under the lock. An accepted proposal contains the previous text
-/// of its node, so the file with the proposals is written before a node is retired, and after a
-/// node is restored. If a crash separates the two writes, the decision can be made again.
+/// Makes a decision and stores it under the lock. An accepted proposal contains its node's previous
+/// text, so the file with the proposals is written before a node is retired, and after a node is
+/// restored. If a crash separates the two writes, the decision can be made again.
 fn decide(
     folder: &CorpusFolder<'_>,
     id: &str,

@@ -1,4 +1,5 @@
-//! `runner curator diagnose`: finds problems with the curator, each with the command that fixes it.
+//! `runner curator diagnose`: finds problems with the curator, each with a command that fixes or
+//! examines it.
 
 use runner_backends::spec::Provider;
 use runner_backends::{BackendKind, OllamaHealth, ollama_health};
@@ -15,7 +16,7 @@ use crate::setup::plan::shown;
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The endpoints to try if the configured engine does not answer: Ollama's default port and the
-/// next one.
+/// next port.
 const USUAL: [&str; 2] = ["http://127.0.0.1:11434", "http://127.0.0.1:11435"];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -23,7 +24,7 @@ struct Diagnosis {
     /// `wrong` if the curator does not work, `note` if it works with limitations.
     level: &'static str,
     what: String,
-    /// The command that fixes the problem.
+    /// The command that fixes or examines the problem.
     hint: String,
 }
 
@@ -76,8 +77,8 @@ fn at(endpoint: &str, words: &[&str]) -> String {
     format!("OLLAMA_HOST={} {command}", typed(&[place]))
 }
 
-/// Returns notes about differences in address or model between the job's backend and the configured
-/// engine.
+/// Returns a note for each difference in address or model between the job's backend and the
+/// configured engine. Only Ollama backends are compared.
 fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
     let name = it.configured.backend.as_deref().unwrap_or_default();
     let Some(spec) = project.config.backends.get(name) else { return Vec::new() };

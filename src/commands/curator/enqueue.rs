@@ -41,7 +41,7 @@ pub struct EnqueueArgs {
 #[serde(transparent)]
 struct EnqueuedJob {
     job: JobFile,
-    /// Whether a job of kind curator processes the queue.
+    /// Whether the project has a job of kind curator, which processes the queue.
     #[serde(skip)]
     served: bool,
 }
@@ -97,7 +97,7 @@ impl EnqueueArgs {
     }
 }
 
-/// Returns the canonical path of an existing file. The path must be UTF-8.
+/// Returns the file's canonical path. The file must exist, and the path must be UTF-8.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
     let whole = std::fs::canonicalize(home.here.join(path))
         .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;

@@ -1,4 +1,4 @@
-//! `runner curator events`: lists, ends and escalates events.
+//! `runner curator events`: lists, shows, ends and escalates events.
 
 use clap::builder::NonEmptyStringValueParser;
 use runner_engine::outcome::Exit;

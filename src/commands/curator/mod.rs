@@ -1,8 +1,8 @@
 //! `runner curator`: shows the state of the local curator, fills its queue, and starts runs that
 //! process the queue.
 //!
-//! Only a run of a job of kind `curator` may process a job file. A status check must answer within
-//! two seconds, even if the engine does not.
+//! Only a run of a job of kind `curator` may process a job file. `status` must answer within two
+//! seconds, even if the engine does not.
 
 mod compact;
 mod diagnose;

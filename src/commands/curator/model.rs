@@ -1,4 +1,4 @@
-//! Gathers the state of the curator without a model call.
+//! Gathers the curator's state without a model call.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -39,14 +39,15 @@ pub struct CuratorStanding {
     pub vault: Folder,
     /// The number of files in each folder of the queue.
     pub queue: Depths,
-    /// The number of jobs that may still start within the hourly cap; `None` if the record of
-    /// starts cannot be read.
+    /// The number of jobs that may still start within the hourly cap; `None` if the worker's folder
+    /// is invalid or the record of starts cannot be read.
     pub left_this_hour: Option<u32>,
-    /// The worker's status from `logs/status.json`.
+    /// The worker's status from `logs/status.json`, if it can be read.
     pub status: Option<Value>,
     /// Whether the process that wrote the status is alive.
     pub alive: bool,
-    /// The paths of the agent programs that can work on an event, by name.
+    /// The paths of the agent programs that can work on an event, by name; `None` for a program
+    /// that was not found.
     pub runners: BTreeMap<&'static str, Option<String>>,
     pub bridge: Bridge,
 }
@@ -56,16 +57,16 @@ pub struct Configured {
     /// The kind or the name of the backend that runs the model.
     pub engine: String,
     pub model: String,
-    /// The address of the engine.
+    /// The engine's address.
     pub endpoint: String,
-    /// The job that processes the queue.
+    /// The job that processes the queue; `None` if no job is of kind curator.
     pub job: Option<String>,
     /// Whether the job is enabled.
     pub enabled: bool,
     /// Whether the job runs only manually.
     #[serde(skip)]
     pub manual: bool,
-    /// The job's backend.
+    /// The job's backend, if there is a job.
     pub backend: Option<String>,
     /// Maximum number of jobs that may start within 60 minutes.
     pub hourly_cap: u32,

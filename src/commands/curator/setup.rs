@@ -42,7 +42,7 @@ impl SetupArgs {
             config::change(&there, &changes, ConfigFile::Project)?;
             match super::worker(project) {
                 Ok(worker) => worker.make().map_err(|error| super::disk(&worker, &error))?,
-                // The settings are already written, so a problem with the folder is only a warning.
+                // The settings are already written, so an invalid `worker_dir` is only a warning.
                 Err(failure) => show::complain(&failure.message()),
             }
             cli.ui.info(
@@ -56,7 +56,7 @@ impl SetupArgs {
 /// Adds a curator job with default settings that runs only manually.
 ///
 /// # Errors
-/// Returns an error if a setting is invalid or the settings cannot be written.
+/// Returns an error if the settings cannot be changed or the project cannot be reloaded.
 pub(super) fn add_manual(cli: &Cli<'_>, project: &LoadedProject) -> Result<LoadedProject, Failure> {
     let mut wanted = settings(project);
     for (key, value) in &mut wanted {

@@ -1,4 +1,4 @@
-//! Formats the state of the curator as text.
+//! Formats the curator's state as text.
 
 use runner_backends::OllamaHealth;
 

@@ -1,7 +1,7 @@
 //! `runner curator work`: processes the queue with runs of the curator job.
 //!
 //! ```text
-//! a file waits, and with --watch the hourly cap allows a start?
+//! is a file waiting, and with --watch, does the hourly cap allow a start?
 //!    │ yes ──> one run ── it published ───> repeat
 //!    │                 └── otherwise ─────> end; with --watch: wait
 //!    └ no ───> end; with --watch: wait for a file, half a minute, or a signal that ends the watch

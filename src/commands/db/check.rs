@@ -54,10 +54,10 @@ pub fn check(cli: &Cli<'_>) -> Result<Exit, Failure> {
             .hint("runner init"));
     }
     // A check must not migrate the database, so it opens the database for reading.
-    let looked = Store::read(&path).map_err(Failure::from);
-    let looked = looked.and_then(|store| maintenance::examine(cli.env, &store));
+    let checked = Store::read(&path).map_err(Failure::from);
+    let checked = checked.and_then(|store| maintenance::examine(cli.env, &store));
     let database = path.display().to_string();
-    let health = match looked {
+    let health = match checked {
         Ok(health) => health,
         Err(failure) => {
             if failure.is_damage() {

@@ -29,7 +29,7 @@ struct Pruned {
 
 impl View for Pruned {
     fn print(&self, _ui: Ui) {
-        // A plan that was carried out has already been printed.
+        // A plan is printed before it is carried out.
         if !self.done {
             show::out(&describe_plan(&self.plan));
         }

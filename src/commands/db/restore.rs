@@ -1,4 +1,5 @@
-//! `runner db restore`: shows the plan of a restore, and carries it out after a confirmation.
+//! `runner db restore`: shows the plan of a restore, and carries the plan out after a confirmation
+//! or with `--yes`.
 
 use std::fs;
 
@@ -170,8 +171,8 @@ fn newest(home: &Env) -> Result<PathBuf, Failure> {
         .hint(hint))
 }
 
-/// Creates the failure for a database that is in use. The message lists the processes that have the
-/// lock file open, if this user can see them.
+/// Creates the failure for a database that is in use. The message lists the other processes that
+/// have the lock file open, if this user can see them.
 fn in_use(home: &Env) -> Failure {
     let lock = fs::metadata(home.state.join("database.lock"));
     let me = std::process::id();

@@ -24,7 +24,7 @@ pub(in crate::commands) struct ReviewContext<'h> {
     spec: DreamSpec,
 }
 
-/// The resources that a [`Decider`] needs besides its context.
+/// The resources that a [`Decider`] needs in addition to the [`ReviewContext`].
 pub(in crate::commands) struct Tools {
     store: Store,
     git: Git,
@@ -67,14 +67,15 @@ impl<'h> ReviewContext<'h> {
         Ok(proposals)
     }
 
-    /// Returns the resources for a decision, and registers the project.
+    /// Registers the project, and returns the resources for a decision.
     pub(in crate::commands) fn tools(&self) -> Result<Tools, Failure> {
         let mut store = self.home.store()?;
         self.here.register(&mut store, self.home.wall()?)?;
         self.tools_with(store)
     }
 
-    /// Returns the resources for a preview, which changes nothing in an existing database.
+    /// Returns the resources for a preview. An existing database is only read; a missing one is
+    /// created.
     pub(in crate::commands) fn tools_to_preview(&self) -> Result<Tools, Failure> {
         match self.home.store_to_identify()? {
             Some(store) => self.tools_with(store),

@@ -1,5 +1,4 @@
-//! `runner dream accept`, `reject`, `amend`, `skip`, `undo`: each makes one decision, for scripts
-//! and people.
+//! `runner dream accept`, `reject`, `amend`, `skip` and `undo`: each makes or undoes one decision.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::dream::decisions::Decision;
@@ -27,7 +26,7 @@ pub(super) struct AcceptArgs {
     overrule: Overrule,
 }
 
-/// The arguments of a decision that changes no file.
+/// The arguments of `reject` and `skip`, which leave the idea unchanged.
 #[derive(Debug, clap::Args)]
 pub(super) struct DecisionArgs {
     #[command(flatten)]
@@ -80,7 +79,7 @@ struct DecisionNote {
     note: Option<String>,
 }
 
-/// The flag that overrides the refusal for a changed file.
+/// The flag that permits a decision even if a file has changed.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Force {
     /// Proceed even if a file has changed in the meantime; the backup keeps the changed content
@@ -179,8 +178,8 @@ fn decide(
     Ok(Exit::Done)
 }
 
-/// Returns the command that carries out a decision even though the decision exposes the text of a
-/// private idea.
+/// Returns the command that carries out a decision even though the decision exposes a private
+/// idea's text.
 fn with_publish(request: &DecisionRequest<'_>) -> String {
     let id = request.id;
     match &request.verdict {

@@ -1,7 +1,7 @@
 //! `runner dream delta` and `runner dream submit`: make a pass whose request is answered by a
 //! program that runner does not start.
 //!
-//! This module must never publish anything itself: the answer is checked and published by a run.
+//! This module must never publish anything itself: a run checks and publishes the answer.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -49,8 +49,8 @@ pub(super) struct DeltaArgs {
 /// Check and publish an answer to a request of `runner dream delta --json`
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The answer is a JSON array of proposals. It is checked like the answer of a backend, by one run of the \
-                  dream job. An idea that has changed since the request remains selected for the next pass.\n\n\
+    after_help = "The answer is a JSON array of proposals. One run of the dream job checks it like a backend's answer. \
+                  An idea that has changed since the request remains selected for the next pass.\n\n\
                   Example: runner dream submit answer.json --request \"$(jq -r .id request.json)\""
 )]
 pub(super) struct SubmitArgs {
@@ -73,7 +73,7 @@ struct DeltaView<'a> {
     id: Option<&'a str>,
     /// The ideas in the request, with the SHA-256 digests of their contents.
     ideas: BTreeMap<&'a str, Digest>,
-    /// The request, or [`Value::Null`] if a pass would make none.
+    /// The request, or [`Value::Null`] if a pass would make no request.
     request: Value,
     /// The outcome of a pass that would make no request, with the reason; `None` if there is a
     /// request.

@@ -45,7 +45,7 @@ pub(super) struct ProposalView<'i> {
     stale: Option<Stale>,
     superseded: bool,
     decision: Option<&'i Decision>,
-    /// The user's recent decisions on proposals like this one.
+    /// The user's recent decisions on proposals like this one, if there are any.
     like: Option<String>,
     #[serde(skip)]
     pub(super) item: &'i ProposalItem,
@@ -64,7 +64,6 @@ impl<'i> ProposalView<'i> {
         }
     }
 
-    /// Describes the user's recent decisions on proposals like this one.
     pub(super) fn like(&self) -> Option<&str> {
         self.like.as_deref()
     }
@@ -90,7 +89,7 @@ impl View for ProposalList<'_> {
     fn print(&self, _ui: Ui) {
         if self.proposals.is_empty() {
             return show::out(&match self.undecided {
-                0 => "no undecided proposals; `runner dream run` looks for more\n".to_owned(),
+                0 => "no undecided proposals; to find more: runner dream run\n".to_owned(),
                 1 => "the only undecided proposal does not match the filter\n".to_owned(),
                 n => format!("none of the {n} undecided proposals matches the filter\n"),
             });

@@ -1,4 +1,5 @@
-//! `runner dream`: runs the pass manually, and reviews its proposals.
+//! `runner dream`: runs a dream pass manually, reviews the proposals, and measures the rule-based
+//! answers.
 
 mod bench;
 mod context;
@@ -68,7 +69,7 @@ pub(super) struct DreamJobArg {
     job: Option<String>,
 }
 
-/// Returns the dream job named by the arguments, or the project's only dream job.
+/// Returns the dream job named by the arguments, or else the project's only dream job.
 fn dream_job<'h>(
     here: &'h LoadedProject,
     which: &DreamJobArg,

@@ -28,14 +28,14 @@ impl ReviewArgs {
         top::require_terminal("a review", instead)?;
         let proposals = ReviewContext::open(cli, &self.which)?.proposals()?;
         if proposals.undecided().count() == 0 {
-            show::out("no undecided proposals; `runner dream run` looks for more\n");
+            show::out("no undecided proposals; to find more: runner dream run\n");
             return Ok(Exit::Done);
         }
         let mut app = App::new(Tab::Proposals);
         app.proposals = Ok(Review::new(proposals.items, self.filter.clone()));
         let mut source = Source::with(*cli, self.filter.clone(), self.which.clone());
         let (app, exit) = top::open(&mut source, app)?;
-        // The summary is printed only on a terminal. Each decision has already been written.
+        // The summary is printed only on a terminal.
         if let (true, Ok(review)) = (terminal::is_available(), &app.proposals) {
             let (open, decided) = review.counts();
             show::out(&format!("{decided} decided, {open} left\n"));

@@ -1,4 +1,5 @@
-//! `--dry-run` of `run`, `dream run` and `night`: shows what would happen, and the maximum cost.
+//! `--dry-run` of `run`, `jobs run`, `dream run` and `night`: shows what would happen, and the
+//! maximum cost.
 //!
 //! `execute::dry_run` simulates the runs, and this module prints them. This module must never write
 //! a file or call a backend.
@@ -32,7 +33,7 @@ pub struct DryRunRequest<'a> {
     pub deferral_is_normal: bool,
 }
 
-/// Simulates a run of one job and prints the result.
+/// Simulates one run of a job and prints the result.
 pub fn run(
     cli: &Cli<'_>,
     project: &LoadedProject,
@@ -54,7 +55,7 @@ pub fn run(
     Ok(exit)
 }
 
-/// A simulated run of a night.
+/// A simulated run in a night.
 pub struct NightTurn {
     /// The result, with every earlier run charged its maximum.
     pub reported: DryRun,
@@ -141,6 +142,7 @@ fn all(
 }
 
 /// Returns the outcome of a run that would not begin, or that would end before its first request.
+/// Returns `None` for any other run.
 fn why_not(reported: &DryRun) -> Option<&Outcome> {
     match (&reported.stands, &reported.plan) {
         (DryRunOutcome::Declined(outcome), _) | (_, Some(Err(outcome))) => Some(outcome),

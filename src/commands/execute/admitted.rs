@@ -16,7 +16,7 @@ use super::{NotAdmitted, refuse};
 use crate::commands::Cli;
 use crate::ui::{Failure, progress};
 
-/// Admits and executes the run, and returns its outcome. The caller must hold both locks.
+/// Admits and executes the run, and returns its outcome. The caller must hold the run's locks.
 pub(super) fn locked(
     cli: &Cli<'_>,
     store: &mut Store,

@@ -1,4 +1,5 @@
-//! Gathers the input for the admission decision.
+//! Gathers the input for the admission decision, and settles earlier runs whose processes have
+//! died.
 
 use runner_engine::admission::AdmissionFacts;
 use runner_engine::git::Git;

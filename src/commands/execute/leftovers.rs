@@ -1,7 +1,7 @@
 //! Removes the files that the children of a settled run left in the run's folder.
 //!
-//! The folder is kept for months with the log. The children's small files are kept too, because
-//! they may explain a failure. This module must never remove any of runner's files, or any file of
+//! The folder is kept with the log. The children's small files are kept too, because they may
+//! explain a failure. This module must never remove any of runner's files, or any file of
 //! an unsettled run.
 
 use std::ffi::OsStr;
@@ -70,7 +70,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn only_small_files_of_children_stay() {
+    fn children_leave_only_small_files() {
         let folder = tempfile::tempdir().unwrap();
         for (name, size) in [("tmp", 10), ("child", 10), ("out", 2_000_000), ("log", 2_000_000)] {
             fs::create_dir(folder.path().join(name)).unwrap();

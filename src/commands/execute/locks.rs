@@ -1,4 +1,4 @@
-//! Takes the locks of a run: first the contract's lock, then the deciding lock.
+//! Takes a run's locks: first the contract's lock, then the deciding lock.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::{NotAdmitted, ResolvedRun, refuse};
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// The delay before retrying a run that is waiting for another run of its job.
+/// The delay before retrying a run whose lock another process holds.
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(60);
 /// Interval between two attempts to take the lock of an active run.
 const LOCK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

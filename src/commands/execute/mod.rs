@@ -49,7 +49,7 @@ impl<T: Into<Failure>> From<T> for NotAdmitted {
     }
 }
 
-/// Creates a failure before admission. The class determines who must act.
+/// Creates a failed outcome for a run that is not admitted.
 fn refuse(class: Class, why: impl Into<String>) -> NotAdmitted {
     NotAdmitted::Before(Outcome::Failed { class, why: why.into() })
 }
@@ -72,7 +72,7 @@ impl ExecuteArgs {
         let mut store = home.store()?;
         let row = store.run(&id)?;
         if !matches!(row.state, RunState::Requested { .. }) {
-            cli.ui.info(&format!("run {id} has already been started; there is nothing to do"));
+            cli.ui.info(&format!("run {id} is not waiting for a process; nothing was done"));
             return Ok(Exit::Done);
         }
         let setting = match ResolvedRun::of(home, &store, &row) {
@@ -155,7 +155,7 @@ fn attempt(
         Err(NotAdmitted::Before(outcome)) => {
             let outcome = setting.redacted(outcome);
             if !store.decline(&row.id, &outcome, home.wall()?)? {
-                // Another process is executing the run and will commit its outcome.
+                // Another process is executing the run or has settled it.
                 let row = store.run(&row.id)?;
                 return Ok(row.outcome().cloned().unwrap_or(Outcome::skipped(
                     SkipReason::Busy,

@@ -1,5 +1,5 @@
-//! Resolves the inputs of a run from the configuration: its specification, paths, variables,
-//! budget, and the facts for admission.
+//! Resolves a run's inputs from the configuration: its specification, paths, variables, budget, and
+//! the facts for admission.
 
 mod awake;
 mod backends;
@@ -61,7 +61,7 @@ pub(super) struct ResolvedRun<'a> {
     pub run_dir: PathBuf,
     /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
-    /// The environment for the children of backends. Each backend passes on a part of it.
+    /// The environment for the backends' children. Each backend passes on a part of it.
     around: BTreeMap<String, String>,
     /// The redactor for the secrets that the run's children receive.
     pub redactor: Redactor,
@@ -90,8 +90,8 @@ impl<'a> ResolvedRun<'a> {
     ///
     /// # Errors
     /// Returns a deferral if the user has not accepted the job's settings. Nothing named in the
-    /// settings is read or started before this check. Returns a failure if the configuration cannot
-    /// be read or used, or if the folder now contains a different project.
+    /// settings is read or started before this check. Returns a failure if the database or the
+    /// configuration cannot be read or used, or if the folder now contains a different project.
     pub fn of(home: &'a Env, store: &Store, row: &'a RunRow) -> Result<Self, NotAdmitted> {
         let project = store.project(&row.project)?.ok_or_else(|| -> Failure {
             Failure::internal(format!("the database has no project {}", row.project))
@@ -145,7 +145,7 @@ impl<'a> ResolvedRun<'a> {
         let mut around = environment.clone();
         for backend in chain(&spec, &here).into_iter().chain(panel::panel_backends(&spec, &here)) {
             around.extend(keyring::resolve_secrets(backend));
-            // An unusable file is reported when the backend is created.
+            // An unusable `env_file` is reported when the backend is created.
             secrets.extend(backend.secrets(&around).unwrap_or_default());
         }
         environment.extend(handed);
@@ -221,7 +221,7 @@ impl<'a> ResolvedRun<'a> {
         want
     }
 
-    /// Returns the recorder of the run, or `None` if the run is not recorded.
+    /// Returns the run's recorder, or `None` if the run is not recorded.
     pub fn recorder(&self) -> Option<Recorder> {
         if kinds::unrecorded(self.spec.kind.name()).is_some() {
             return None;

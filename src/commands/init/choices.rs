@@ -14,10 +14,10 @@ use crate::project::LoadedProject;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, Ui, show};
 
-/// Maximum number of listed models of an API that are shown.
+/// Maximum number of an API's models to show.
 const SHOWN: usize = 10;
 
-/// The sample note, which a dream pass classifies.
+/// The text of the sample note.
 const SAMPLE: &str = "# Try runner for a week\n\n\
     Maybe write each idea into its own file in ideas/ and read the proposals in the morning.\n\
     Open question: which of last year's notes are already implemented?\n";
@@ -69,8 +69,8 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// Asks which backend to use. Returns `None` for the built-in one, and otherwise the backend and,
-/// if it needs one, its model.
+/// Asks which backend to use. Returns the backend and, if it needs one, its model. Returns `None`
+/// for the built-in backend, or if no model was named.
 fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Option<String>)> {
     if found.is_empty() {
         return None;
@@ -95,16 +95,16 @@ fn backend(ui: Ui, found: &[DetectedBackend]) -> Option<(&DetectedBackend, Optio
     if models.len() > SHOWN {
         show::notice(&format!("  and {} more", models.len() - SHOWN));
     }
-    // Some of several models may only embed text, so none of them is suggested.
+    // If there are several models, some may only embed text, so none is suggested.
     let only = chosen.only_model().unwrap_or_default();
     let model = ask_until(ui, "Name of the model:", only, |text| {
         !text.is_empty() && (models.is_empty() || chosen.has_model(text))
     });
-    // At the end of the input, no model has been named.
+    // The name is empty if the input ended before a model was named.
     (!model.is_empty()).then_some((chosen, Some(model)))
 }
 
-/// Offers to write a sample note if there are no notes.
+/// Offers to write a sample note if `ideas/` is empty.
 fn sample(cli: &Cli<'_>, project: &LoadedProject) -> Result<(), Failure> {
     let folder = project.root.join("ideas");
     let is_empty = fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none());
@@ -115,7 +115,7 @@ fn sample(cli: &Cli<'_>, project: &LoadedProject) -> Result<(), Failure> {
     fs::write(&path, SAMPLE).map_err(|error| Failure::not_written(&path, error))
 }
 
-/// Offers to set up a timer if there is none.
+/// Offers to set up a timer if there is none and this is not a demo.
 fn timer(cli: &Cli<'_>) -> Result<(), Failure> {
     let record = SetupRecord::read(&cli.env.setup_note())?;
     let question = "Set up a timer that starts the nights automatically?";

@@ -1,5 +1,5 @@
-//! Detects the models that this machine can use. No model is called: programs print their version,
-//! and servers list their models.
+//! Detects the backends that this machine can use. No model is called: programs print their
+//! version, and servers list their models.
 
 use runner_backends::check::{self, ListedModel};
 use runner_backends::{BackendKind, BackendSpec, Surroundings};
@@ -19,7 +19,7 @@ struct Candidate {
     base_url: Option<&'static str>,
 }
 
-/// The candidates. The last three are LM Studio, llama.cpp and vLLM servers on their usual ports.
+/// The last three candidates are LM Studio, llama.cpp and vLLM servers on their usual ports.
 const CANDIDATES: [Candidate; 8] = [
     Candidate { name: "claude", kind: "claude", key: None, base_url: None },
     Candidate { name: "codex", kind: "codex", key: None, base_url: None },
@@ -49,7 +49,7 @@ pub(super) struct DetectedBackend {
     pub(super) kind: &'static str,
     /// The address of a server, if it differs from the usual address for its kind.
     pub(super) base_url: Option<&'static str>,
-    /// The result of the check.
+    /// The result of the check: the agent's version, or a description of the endpoint.
     pub(super) about: String,
     /// The models that the API lists. Agents have their own default model.
     pub(super) models: Vec<ListedModel>,
@@ -83,7 +83,7 @@ impl DetectedBackend {
         settings.extend(self.base_url.map(|url| ("base_url", url.to_owned())));
         let listed = self.models.iter().find(|it| Some(it.name.as_str()) == model);
         settings.extend(model.map(|name| ("model", name.to_owned())));
-        // Runner chooses the window of each request to Ollama.
+        // Runner itself sets the context window of each request to Ollama.
         let window = listed.and_then(|it| it.window).filter(|_| self.kind != "ollama");
         settings.extend(window.map(|window| ("context_window", window.to_string())));
         let name = self.name;

@@ -1,5 +1,5 @@
-//! Turns a repository into a project. Everything is checked before anything is written. A second
-//! call writes nothing.
+//! Turns a repository into a project. Everything is checked before anything is written. Unless a new
+//! id is requested, a second call writes no file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -20,7 +20,7 @@ use crate::project::registration::Registration;
 use crate::project::{self, LoadedProject};
 use crate::ui::Failure;
 
-/// The folders of a project, each with whether it gets a line in `.git/info/exclude`.
+/// A project's folders, each with whether it gets a line in `.git/info/exclude`.
 const FOLDERS: &[(&str, bool)] =
     &[("ideas", false), ("dreams", true), (".runner", true), (".runner/curator", false)];
 

@@ -78,7 +78,7 @@ impl InitArgs {
     }
 }
 
-/// Determines who can see each dream job's notes.
+/// Determines whether each dream job's notes are private.
 fn privacy(project: &LoadedProject) -> Result<Vec<Privacy>, Failure> {
     let git = Git::new(&project.root, &env::child_environment(), &env::marker()?);
     let specs = project.config.jobs.values().filter_map(|job| job.spec.kind.of::<DreamSpec>());

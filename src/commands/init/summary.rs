@@ -89,7 +89,7 @@ impl InitSummary {
         })
     }
 
-    /// Describes the backend, the models that were found, and what works without a model.
+    /// Describes the backend, the other backends that were found, and what works without a model.
     fn describe_backend(&self) -> Vec<String> {
         let names: Vec<&str> = self.found.iter().map(|it| it.name).collect();
         let mut lines = match (self.backend.as_str(), names.as_slice()) {

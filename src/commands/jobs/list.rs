@@ -21,10 +21,9 @@ pub(super) struct JobView {
     enabled: bool,
     /// The trigger, as in the settings.
     trigger: String,
-    /// The description of the schedule.
+    /// A description of the schedule.
     schedule: String,
     next_due: Option<Timestamp>,
-    /// The last finished run.
     last: Option<LastRun>,
     paused_until: Option<Timestamp>,
     /// The number of consecutive failures since the last success or reset.
@@ -53,7 +52,7 @@ pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, 
         };
         let next_due = match known {
             Some(known) => known.next_due,
-            // The job is not in the database until the next tick.
+            // The job has not been registered in the database yet.
             None if row.enabled => row.schedule.next_after(now, now).ok().flatten(),
             None => None,
         };
@@ -80,7 +79,7 @@ pub(super) fn jobs(home: &Env, project: &LoadedProject) -> Result<Vec<JobView>, 
 #[serde(transparent)]
 pub(in crate::commands) struct JobList(pub(super) Vec<JobView>);
 
-/// The last finished run of a job.
+/// A job's last finished run.
 #[derive(Debug, JsonSchema, Serialize)]
 struct LastRun {
     run: RunId,
@@ -90,8 +89,8 @@ struct LastRun {
 }
 
 impl LastRun {
-    /// Returns the last finished run among the job's 20 newest runs. Later runs may be waiting or
-    /// running.
+    /// Returns the last finished run among the job's 20 newest runs, or `None` if none of them has
+    /// finished.
     fn of(store: &Store, job: JobId) -> Result<Option<Self>, Failure> {
         let filter = RunFilter { job: Some(job), limit: 20, ..RunFilter::default() };
         let over = store.runs(&filter)?.into_iter().find_map(|row| {
@@ -101,7 +100,7 @@ impl LastRun {
         Ok(over)
     }
 
-    /// Formats the outcome and the time of the run.
+    /// Formats the run's outcome and finish time.
     fn text(&self) -> String {
         let at =
             self.finished.map_or_else(String::new, |at| format!(" {}", show::format_minute(at)));

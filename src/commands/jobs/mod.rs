@@ -35,10 +35,10 @@ enum JobsCommand {
     Add(add::AddArgs),
     #[command(after_help = "Example: runner jobs run dream")]
     Run(run::RunArgs),
-    /// Reset the failures of a job, so that its schedule starts it again
+    /// Reset a job's failures, so that its schedule starts it again
     ///
-    /// This removes the failure marker, closes the circuit breaker and ends the job's open alerts. The
-    /// database records who did so.
+    /// This removes the failure marker, closes the circuit breaker and ends the job's open alerts.
+    /// The database records who ran the command.
     #[command(after_help = "Example: runner jobs reset dream")]
     Reset {
         /// The job's name in runner.toml

@@ -1,4 +1,6 @@
-//! `runner jobs reset`: resets a job's failures. It must never change the history of a job's runs.
+//! `runner jobs reset`: resets a job's failures.
+//!
+//! This module must never change the history of a job's runs.
 
 use runner_engine::admission::stopped;
 use runner_jobs::failmark;
@@ -23,7 +25,7 @@ struct ResetJob {
     was_stopped: bool,
     /// Whether a failure marker was removed.
     failmark: bool,
-    /// The number of the job's alerts ended by the reset.
+    /// The number of the job's alerts that the reset ended.
     alerts: u32,
 }
 
@@ -48,13 +50,13 @@ impl View for Resets {
     }
 }
 
-/// Removes the failure marker, resets the failures and ends the alerts of one job, or of all jobs
-/// of the project.
+/// Removes the failure marker, resets the failures and ends the alerts of `job`, or of all the
+/// project's jobs if `job` is `None`.
 ///
 /// # Errors
 /// Returns an error and changes nothing if a job is unknown, or if the user has not accepted its
-/// settings, which name the failure marker's file. Also returns an error if a failure marker cannot
-/// be removed.
+/// settings, which name the failure marker's file. Also returns an error if the database cannot be
+/// opened or written, or if a failure marker cannot be removed.
 pub(super) fn reset(
     home: &Env,
     here: &LoadedProject,

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A verdict is resolved by the first commit after its entry in which the board reflects the
-//! verdict. This module must never read a folder whose name is not a valid agent name.
+//! verdict. This module must never read entries in a folder whose name is not a valid agent name.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -30,11 +30,12 @@ pub struct JournalSource<'a> {
     pub root: &'a Path,
     pub project: String,
     pub files: &'a Files,
-    /// The agents, each with the board of its jobs.
+    /// Each job's agent and board. An agent uses the board of its first job.
     pub boards: &'a [(String, String)],
     pub git: &'a Git,
     pub runs: &'a [RunRow],
-    /// The database that records the published entries, and the project's id in it.
+    /// The database, which records the published entries, and the project's id; `None` if there is
+    /// no database yet.
     pub store: Option<(&'a Store, &'a ProjectId)>,
     pub now: Timestamp,
 }
@@ -43,7 +44,7 @@ pub struct JournalSource<'a> {
 struct History<'a> {
     git: &'a Git,
     log: Vec<Commit>,
-    /// The commit that added each file of the journal.
+    /// The journal files, each with the commit that added it.
     added: HashMap<String, Commit>,
 }
 
@@ -51,8 +52,8 @@ impl JournalSource<'_> {
     /// Assembles the journal, newest item first.
     ///
     /// # Errors
-    /// Returns an error if a list of entries is damaged, a git command fails, or the database
-    /// cannot be read.
+    /// Returns an error if the project cannot be opened, a list of entries cannot be read or is
+    /// damaged, a git command fails, or the database cannot be read.
     pub fn journal(self) -> Result<Journal, JobError> {
         let Self { root, git, .. } = self;
         let scope = Scope::open(root, &[], ".runner/staging/look")?;
@@ -67,7 +68,7 @@ impl JournalSource<'_> {
             items.extend(self.entries(&scope, &history, &agent)?);
         }
         items.extend(gaps(self.runs).into_iter().map(TimelineItem::Gap));
-        // Commits before the first entry or gap are not part of the journal.
+        // Commits before the earliest entry or gap are not part of the journal.
         let begin = items.iter().map(TimelineItem::at).min();
         let rem: Vec<String> = (items.iter())
             .filter_map(|item| match item {
@@ -91,7 +92,7 @@ impl JournalSource<'_> {
         })
     }
 
-    /// Returns the listed entries of one agent, and a gap for each that cannot be read.
+    /// Returns one agent's listed entries, with a gap for each entry that cannot be read.
     fn entries(
         &self,
         scope: &Scope,
@@ -186,8 +187,9 @@ fn shown(entry: Entry) -> ShownEntry {
     }
 }
 
-/// Groups the runs of journal jobs that failed, timed out, or were lost or cancelled. Consecutive
-/// runs of a job with the same reason form one gap.
+/// Groups the failed, timed-out, lost and cancelled runs of the jobs that write entries.
+/// Consecutive runs of a job with the same reason form one gap. Skipped and deferred runs are
+/// ignored.
 fn gaps(runs: &[RunRow]) -> Vec<Gap> {
     let mut gaps: Vec<Gap> = Vec::new();
     let mut last = BTreeMap::<String, usize>::new();
@@ -203,7 +205,7 @@ fn gaps(runs: &[RunRow]) -> Vec<Gap> {
                 | Outcome::Lost { .. }
                 | Outcome::Cancelled { .. }),
             ) => outcome.to_string(),
-            // A successful run ends a gap.
+            // A successful or degraded run ends a gap.
             Some(Outcome::Succeeded | Outcome::Degraded { .. }) => {
                 last.remove(&run.job_name);
                 continue;

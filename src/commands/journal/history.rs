@@ -12,13 +12,13 @@ use runner_text::org::{Board, BoardForm, Keyword, Resolved};
 use super::model::{AppliedVerdict, Commit};
 
 const COMMITS: &str = "--max-count=400";
-/// Maximum number of versions of a board to read.
+/// Maximum number of a board's versions to read.
 const VERSIONS: usize = 200;
 
-/// The tags at the beginning of an agent's commit subjects.
+/// The tags with which an agent's commit subjects may begin.
 const TAGS: [&str; 4] = ["add", "blog", "audit", "rem"];
 
-/// The git format of a commit, with fields separated by NUL.
+/// Git's log format for a commit, with the fields separated by NUL.
 const FORMAT: &str = "%H%x00%h%x00%ct%x00%s";
 
 pub fn commits(git: &Git, more: &[&str]) -> Result<Vec<Commit>, JobError> {
@@ -37,7 +37,7 @@ fn commit(line: &str) -> Option<Commit> {
     Some(Commit { hash, short, at, tag: TAGS.into_iter().find(|it| Some(*it) == tag), subject })
 }
 
-/// Maps the files of journals to the commits that added them.
+/// Maps each journal file to the commit that added it. Examines at most 1000 commits.
 pub fn added(git: &Git) -> Result<HashMap<String, Commit>, JobError> {
     let format = format!("--format=tformat:%x01{FORMAT}");
     let within = ["--", manifest::FOLDER];
@@ -78,7 +78,7 @@ impl Boards {
         Ok(Self { path: path.to_owned(), versions, read: HashMap::new() })
     }
 
-    /// Returns an entry's verdicts, each with the commit that applied it.
+    /// Returns an entry's verdicts, each with the commit that applied it, if there is one.
     pub fn judged(&mut self, git: &Git, entry: &Entry, since: Timestamp) -> Vec<AppliedVerdict> {
         let verdicts = entry.sections.verdicts.iter();
         verdicts
@@ -133,7 +133,8 @@ fn text(verdict: &Verdict) -> String {
 }
 
 /// Returns the URL prefix of commit pages, derived from the URL of the remote `origin`. Returns
-/// `None` if there is no such remote or its URL has another form.
+/// `None` if there is no such remote, or if its URL has neither the form `https://HOST/PATH` nor
+/// the form `git@HOST:PATH`.
 pub fn commits_at(git: &Git) -> Option<String> {
     let url = git.ask(Read::ConfigValues, &["remote.origin.url"]).ok()?;
     let url = String::from_utf8(url).ok()?;
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commit_url_omits_credentials() {
+    fn commit_url_is_derived_from_remote() {
         let page = |url: &str| page_of(url).unwrap_or_default();
         assert_eq!(page("https://example.org/a/b.git"), "https://example.org/a/b/commit/");
         assert_eq!(page("git@example.org:a/b.git"), "https://example.org/a/b/commit/");

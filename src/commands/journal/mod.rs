@@ -1,7 +1,7 @@
 //! `runner journal`: shows the entries that dreams wrote, as text, JSON or one static page.
 //!
-//! This module writes only the page, and only to the given folder. It must never show a file whose
-//! name begins with an underscore.
+//! This module writes only the page, and only into the given folder. It must never show a file
+//! whose name begins with an underscore.
 
 mod gather;
 mod history;
@@ -39,7 +39,7 @@ pub struct JournalArgs {
     /// Print the journal as one page that needs no scripts and no network access
     #[arg(long, conflicts_with = "json")]
     html: bool,
-    /// The subcommand [default: show the journal]
+    /// The subcommand; without one, the journal is shown.
     #[command(subcommand)]
     command: Option<JournalCommand>,
 }
@@ -86,7 +86,7 @@ impl JournalArgs {
     }
 }
 
-/// Writes the page into a folder, and returns its path.
+/// Writes the page into a folder, and returns the page's path.
 fn export(journal: &Journal, dir: PathBuf) -> Result<PathBuf, Failure> {
     let cannot = |why: String| {
         Failure::cannot_write(format!("cannot write {}: {why}", dir.display()))
@@ -99,7 +99,7 @@ fn export(journal: &Journal, dir: PathBuf) -> Result<PathBuf, Failure> {
     Ok(dir.join(PAGE))
 }
 
-/// Returns the agents, each with the board of its jobs. The default agent has an empty name.
+/// Returns each job's agent and board. The default agent has an empty name.
 fn boards(here: &LoadedProject) -> Vec<(String, String)> {
     let boards = here.config.jobs.values().filter_map(|job| {
         let kind = &job.spec.kind;

@@ -1,4 +1,4 @@
-//! The data of a journal.
+//! The journal's data, which is also its JSON output.
 
 use jiff::Timestamp;
 use runner_jobs::lifecycle::daydream::Daydream;
@@ -12,8 +12,8 @@ pub struct Journal {
     pub items: Vec<TimelineItem>,
     /// The daydreams, newest first.
     pub daydreams: Vec<Daydream>,
-    /// The URL prefix of a commit's page, without the hash. `None` if the project has no such
-    /// pages.
+    /// The part of a commit page's URL before the hash. `None` if it cannot be derived from the URL
+    /// of the remote `origin`.
     pub commits_at: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl TimelineItem {
 #[derive(Debug, Serialize)]
 pub struct ShownEntry {
     pub id: String,
-    /// The name of the agent; empty for the default agent.
+    /// The agent's name; empty for the default agent.
     pub agent: String,
     pub at: Timestamp,
     pub title: String,
@@ -53,7 +53,7 @@ pub struct ShownEntry {
     pub fears: Vec<String>,
     pub verdicts: Vec<AppliedVerdict>,
     pub carry: Vec<String>,
-    /// Names in the tale that appear in none of the sources: paths, exit codes and tasks.
+    /// The paths, exit codes, tasks and commits in the tale that no source shows.
     pub unseen: Vec<String>,
     /// The facts that runner read from the sources. Empty in an entry written by rule.
     pub facts: Vec<String>,
@@ -63,11 +63,11 @@ pub struct ShownEntry {
     pub audited: Option<usize>,
     /// Whether runner published the entry in its current form, or the user adopted it.
     pub published: bool,
-    /// The commit that added the entry.
+    /// The commit that added the entry, or `None` if none of the recent commits did.
     pub commit: Option<Commit>,
 }
 
-/// A verdict and the commit that applied it.
+/// A verdict, and the commit that applied it, if there is one.
 #[derive(Debug, Serialize)]
 pub struct AppliedVerdict {
     /// The text of the verdict in the entry.
@@ -89,7 +89,7 @@ pub struct Commit {
     pub tag: Option<&'static str>,
 }
 
-/// Consecutive failed runs of a job that writes entries, or an entry that cannot be read.
+/// Consecutive unsuccessful runs of a job that writes entries, or an entry that cannot be read.
 #[derive(Debug, Serialize)]
 pub struct Gap {
     /// The time of the first run.

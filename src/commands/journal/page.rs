@@ -1,8 +1,8 @@
 //! Renders the journal as one HTML page without scripts, with support for light and dark mode and
 //! narrow screens.
 //!
-//! All text is untrusted and is escaped. The content security policy allows only the page's own
-//! style. This module must never create a link from such text.
+//! All of the journal's text is untrusted and is escaped. The content security policy allows only
+//! the page's own style. This module must never create a link from untrusted text.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -63,8 +63,8 @@ fn time(at: &str) -> Value {
     Value::from_safe_string(format!("<time datetime=\"{exact}\">{shown}</time>"))
 }
 
-/// Escapes text for HTML, and replaces control characters and characters that change the text
-/// direction.
+/// Escapes text for HTML. Replaces control characters other than newlines with spaces, and
+/// characters that embed, override or isolate a text direction with U+FFFD.
 fn esc(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,5 +1,5 @@
 //! `runner lifecycle adopt`: records that the user accepts an agent's entries as if runner had
-//! published them here. It must never adopt an entry without the user's consent.
+//! published them here. This module must never adopt an entry without the user's consent.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,9 @@ use crate::ui::{Failure, Ui, View, safe, show};
 
 /// Show the dream entries that are not recorded in the database, and accept them
 ///
-/// Runner acts only on entries that it published itself: a forged entry could move tasks and mislead
-/// the next run. In another clone, or after the database is lost, none of the entries are recorded.
+/// Runner acts only on entries that it published or that you accepted, because a forged entry could
+/// move tasks and mislead the next run. In another clone, or after the database is lost, none of
+/// the entries are recorded.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle adopt")]
 pub(super) struct AdoptArgs {
@@ -30,21 +31,20 @@ pub(super) struct AdoptArgs {
     yes: bool,
 }
 
-/// The entries that are not recorded in the database.
 #[derive(Debug, Serialize)]
 struct AdoptView {
     /// The path of the list of entries, relative to the project.
     list: String,
     /// The number of entries in the list.
     listed: usize,
-    /// Whether all listed entries are now recorded in the database.
+    /// Whether the list and all its valid entries are recorded in the database.
     adopted: bool,
-    entries: Vec<StrangeEntry>,
+    entries: Vec<UnrecordedEntry>,
 }
 
 /// An entry that is not recorded in the database.
 #[derive(Debug, Serialize)]
-struct StrangeEntry {
+struct UnrecordedEntry {
     path: String,
     /// The first line of the tale.
     tale: String,
@@ -55,10 +55,10 @@ struct StrangeEntry {
 impl View for AdoptView {
     fn print(&self, ui: Ui) {
         if self.listed == 0 {
-            return ui.info(&format!("there is no entry: {} lists none", self.list));
+            return ui.info(&format!("there are no entries: {} lists none", self.list));
         }
         if self.entries.is_empty() && self.adopted {
-            return ui.info("every entry is recorded in the database");
+            return ui.info("every valid entry is recorded in the database");
         }
         for entry in &self.entries {
             show::out(&format!("{}: {}\n", safe::line(&entry.path), safe::line(&entry.tale)));
@@ -78,7 +78,7 @@ impl AdoptArgs {
             .map_err(|error| Failure::environment(whole(&error)))?;
         let mut store = cli.env.store()?;
         here.register(&mut store, cli.env.wall()?)?;
-        let (mut view, strange) = find(&scope, &store, here, &self.agent.agent)?;
+        let (mut view, unrecorded) = find(&scope, &store, here, &self.agent.agent)?;
         if view.adopted {
             cli.ui.show(&view);
             return Ok(Exit::Done);
@@ -87,7 +87,7 @@ impl AdoptArgs {
         cli.ui.show_part(&view);
         view.adopted = self.yes || (cli.ui.may_ask() && cli.ui.confirm("Accept these entries?"));
         if view.adopted {
-            store.adopt_files(&here.id, &strange, cli.env.wall()?)?;
+            store.adopt_files(&here.id, &unrecorded, cli.env.wall()?)?;
             cli.ui.info("the entries are accepted");
         } else {
             cli.ui.info("nothing was accepted; to accept: runner lifecycle adopt --yes");
@@ -99,8 +99,8 @@ impl AdoptArgs {
     }
 }
 
-/// Finds the listed entries that differ from the database's records, and their list if that differs
-/// too.
+/// Finds the listed entries that differ from the database's records, and the list itself if it
+/// differs.
 fn find(
     scope: &Scope,
     store: &Store,
@@ -125,7 +125,7 @@ fn find(
         let tale = entry.sections.tale.lines().next().unwrap_or_default().to_owned();
         let verdicts = entry.sections.verdicts.iter();
         let verdicts = verdicts.map(|it| format!("{}: {}", it.act.describe(), it.said)).collect();
-        entries.push(StrangeEntry { path, tale, verdicts, carry: entry.sections.carry });
+        entries.push(UnrecordedEntry { path, tale, verdicts, carry: entry.sections.carry });
     }
     if let Expect::Digest(list) = expect {
         files.insert(format!("{folder}/{}", manifest::FILE), list);

@@ -18,7 +18,7 @@ use crate::ui::{Failure, Ui, View, safe, show};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner lifecycle check --file lifecycle.org")]
 pub(super) struct CheckArgs {
-    /// Check this file instead
+    /// Check this file instead of the agent's cycle
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl CheckArgs {
     }
 }
 
-/// Returns the mistakes in the cycles of a project's jobs, each as one line.
+/// Returns the mistakes in the cycles that a project's jobs use, each as one line.
 pub fn of_jobs(root: &Path, config: &Config) -> Vec<String> {
     let cycles = config.jobs.values().filter_map(|job| job.spec.kind.of::<CycleSpec>());
     let checked = cycles.flat_map(|cycle| {
@@ -80,7 +80,7 @@ pub fn of_jobs(root: &Path, config: &Config) -> Vec<String> {
     checked.collect()
 }
 
-/// Lists the parts of a cycle that do not fit this project.
+/// Returns a mistake for each backend or prompt file that a state names but the project lacks.
 fn of_project(root: &Path, config: &Config, spec: &Spec) -> Vec<SpecError> {
     let mut found = Vec::new();
     for CycleState { backend, prompt, line, .. } in &spec.states {

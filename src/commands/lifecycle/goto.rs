@@ -30,7 +30,6 @@ pub(super) struct GotoArgs {
     agent: AgentArg,
 }
 
-/// The position that was set.
 #[derive(Debug, Serialize)]
 struct NewPosition {
     state: String,

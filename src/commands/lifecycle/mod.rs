@@ -1,4 +1,5 @@
-//! `runner lifecycle`: shows an agent's cycle and position, and runs one step manually.
+//! `runner lifecycle`: checks and shows an agent's cycle, moves the agent, and runs one step
+//! manually.
 
 mod adopt;
 mod check;
@@ -14,7 +15,7 @@ use runner_jobs::lifecycle::position::{BadPosition, reset};
 use runner_jobs::lifecycle::spec::Spec;
 
 use super::Cli;
-use super::run::{self as by_hand, ManualRun};
+use super::run::{self, ManualRun};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, safe};
 
@@ -62,7 +63,7 @@ impl LifecycleArgs {
             LifecycleCommand::Tick(args) => {
                 let (job, _) = named(&here, &args.agent.agent)?;
                 let how = ManualRun { deferral_is_normal: true, ..ManualRun::new(cli, Vec::new()) };
-                by_hand::once(cli.env, &here, job, None, how)
+                run::once(cli.env, &here, job, None, how)
             }
         )
     }
@@ -84,7 +85,7 @@ fn of_agent(here: &LoadedProject, agent: &str) -> (Option<String>, CycleSpec) {
     }
 }
 
-/// Returns an agent's lifecycle job, or an error if there is none.
+/// Returns an agent's lifecycle job and its settings, or an error if there is no such job.
 fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h CycleSpec), Failure> {
     let cycles = || {
         here.config
@@ -114,7 +115,7 @@ fn named<'h>(here: &'h LoadedProject, agent: &str) -> Result<(&'h str, &'h Cycle
             Some(name) => format!("add --agent {name}"),
             None => "omit --agent".to_owned(),
         };
-        Failure::usage(format!("this project has {whose}; it has cycles of {}", named.join(", ")))
+        Failure::usage(format!("this project has {whose}; it has cycles for {}", named.join(", ")))
             .hint(hint)
     })
 }

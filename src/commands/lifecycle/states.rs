@@ -32,7 +32,7 @@ struct CycleView {
     failures: u32,
     position: Position,
     states: Vec<StateView>,
-    /// The message of the failure marker.
+    /// The failure marker's message.
     #[serde(skip)]
     failed: Option<String>,
 }
@@ -146,7 +146,7 @@ impl View for CycleView {
             show::out(&format!("{failed}{why}\n"));
         }
         if self.job.is_none() {
-            show::out("no job runs this cycle: there is no job of kind lifecycle\n");
+            show::out("no job runs this cycle: this agent has no job of kind lifecycle\n");
         }
     }
 }

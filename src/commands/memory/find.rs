@@ -10,7 +10,6 @@ use super::{MemoryCli, NodeView};
 use crate::env;
 use crate::ui::{Failure, Ui, View, show};
 
-/// Converts the flag `--include-superseded`.
 fn superseded(include: bool) -> Superseded {
     if include { Superseded::Include } else { Superseded::Omit }
 }
@@ -160,7 +159,7 @@ pub struct RecallArgs {
 #[derive(Debug, Serialize)]
 struct RecallView {
     query: String,
-    /// The total number of matching nodes.
+    /// The number of matching nodes; a search for words counts at most [`rank::DEPTH`].
     found: usize,
     nodes: Vec<NodeView>,
     #[serde(skip)]
@@ -190,7 +189,7 @@ impl RecallArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory compose --query 'tag:auth' --budget 20000")]
 pub struct ComposeArgs {
-    /// The query [default: that of the default view]
+    /// The query [default: the default view's query]
     #[arg(long, value_name = "QUERY")]
     query: Option<String>,
     #[command(flatten)]
@@ -203,13 +202,17 @@ pub struct ComposeArgs {
 /// A token limit.
 #[derive(Debug, clap::Args)]
 pub struct BudgetArgs {
-    /// Maximum number of tokens, estimated as bytes divided by 4 [default: $CTX_DEFAULT_BUDGET, or that of the view]
+    /// Maximum number of tokens, estimated as bytes divided by 4 [default: $CTX_DEFAULT_BUDGET, or
+    /// the view's budget]
     #[arg(long, value_name = "TOKENS")]
     budget: Option<i64>,
 }
 
 impl BudgetArgs {
     /// Returns the budget, which is `usual` if neither a flag nor the environment sets it.
+    ///
+    /// # Errors
+    /// Returns an error if the environment's value is not a number.
     pub fn tokens(&self, usual: i64) -> Result<i64, Failure> {
         if let Some(budget) = self.budget {
             return Ok(budget);

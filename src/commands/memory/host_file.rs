@@ -1,15 +1,15 @@
 //! Adds hooks to the JSON settings of an agent's program, and removes them, without changing any
 //! other byte.
 //!
-//! Only the inserted parts are generated; the rest of the file is copied. A file that is not JSON
-//! is refused.
+//! Only the inserted parts are generated; the rest of the file is copied. Nothing is inserted into
+//! a file that is neither blank nor a JSON object.
 
 use std::collections::BTreeMap;
 
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-/// The hooks to insert, by event, each as one entry of the event's list.
+/// The hooks to insert: each event, with the entry to add to its list.
 pub type HookEntries = Vec<(&'static str, Value)>;
 
 /// The names of the memory's hooks.
@@ -21,8 +21,8 @@ type Fields<'t> = BTreeMap<String, &'t RawValue>;
 /// are blank, returns a new file that contains only the entries.
 ///
 /// # Errors
-/// Returns an error if the contents are not a JSON object, or if `hooks` has an unexpected
-/// structure.
+/// Returns an error if the contents are not a JSON object, if `hooks` is not an object, or if the
+/// value of one of the events is not a list.
 pub fn insert(text: &str, entries: &HookEntries) -> Result<(String, Vec<String>), String> {
     if text.trim().is_empty() {
         let hooks: serde_json::Map<String, Value> =
@@ -66,10 +66,11 @@ pub fn is_complete(text: &str, entries: &HookEntries) -> bool {
     entries.iter().all(has) && own_hooks(text).is_ok_and(|found| found.len() == own)
 }
 
-/// Returns the positions in the settings of the hooks that call runner's memory.
+/// Returns the position in the settings of each hook that calls runner's memory, such as
+/// `hooks.Stop[1]`.
 ///
 /// # Errors
-/// Returns an error if the contents are not JSON.
+/// Returns an error if the contents are neither blank nor JSON.
 pub fn own_hooks(text: &str) -> Result<Vec<String>, String> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
@@ -89,8 +90,9 @@ fn own_in(entry: &Value) -> usize {
     entry["hooks"].as_array().into_iter().flatten().filter(|hook| is_own(hook)).count()
 }
 
-/// Returns whether a hook runs a program whose name begins with "runner" with the arguments of a
-/// memory hook, possibly with global options or variables.
+/// Returns whether a hook's command contains a program whose name begins with "runner", followed by
+/// `hook` and the name of a memory hook. Variables may precede the program, and global options may
+/// follow it.
 fn is_own(hook: &Value) -> bool {
     let words = hook["args"].as_array().into_iter().flatten();
     let words = hook["command"].as_str().into_iter().chain(words.filter_map(Value::as_str));
@@ -129,13 +131,13 @@ fn place(text: &str, event: &str, entry: &Value) -> Result<(usize, String), Stri
     Ok((offset(list) + 1, item(&pretty(entry, 6), 6, all.is_empty())))
 }
 
-/// Formats a new first item of a list or an object.
+/// Formats a new first item of a list or an object. `alone` means that it is the only item.
 fn item(text: &str, indent: usize, alone: bool) -> String {
     let comma = if alone { "" } else { "," };
     format!("\n{}{text}{comma}", " ".repeat(indent))
 }
 
-/// Formats a value over several lines. Lines after the first are indented.
+/// Formats a value on several lines, and indents each line after the first by `indent` spaces.
 fn pretty(value: &Value, indent: usize) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     text.replace('\n', &format!("\n{}", " ".repeat(indent)))
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_are_refused() {
+    fn unexpected_structures_are_refused() {
         for text in ["[]", "not json", "{\"hooks\": []}", "{\"hooks\": {\"Stop\": {}}}", "{} {}"] {
             assert!(insert(text, &entries()).is_err(), "{text}");
         }

@@ -1,5 +1,5 @@
 //! `runner memory install`: prepares the store and the skill, and connects the hooks of Claude Code
-//! and Codex. The command must never change any other byte of the hosts' settings.
+//! and Codex. In the hosts' settings, this module must never change a byte outside those hooks.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -32,7 +32,7 @@ const HOOKS: [(&str, &str, u32); 5] = [
 
 /// Prepare the store and the skill, and print or make the change that connects the hooks
 ///
-/// Without --apply, the settings of Claude Code and Codex are not touched.
+/// Without --apply or --remove, the settings of Claude Code and Codex are not changed.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory install --apply")]
 pub struct InstallArgs {
@@ -72,7 +72,7 @@ struct RecordFile {
     record: InstallRecord,
 }
 
-/// The settings and the skill of a program.
+/// A program's settings and skill.
 #[derive(Debug, Serialize)]
 struct HostView {
     name: HostName,
@@ -313,7 +313,7 @@ impl RecordFile {
     }
 }
 
-/// Returns the folder of a program's settings.
+/// Returns the folder that contains a program's settings.
 pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
     let (variable, folder) = match name {
         HostName::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
@@ -325,7 +325,7 @@ pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Returns the hooks of a program. Claude Code starts a command with `args` without a shell; Codex
+/// Returns the hooks for a program. Claude Code starts a command with `args` without a shell; Codex
 /// does not support `args`.
 fn entries(name: HostName) -> Result<HookEntries, Failure> {
     let program = env::program()?.display().to_string();
@@ -374,7 +374,7 @@ fn remove_skill(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     fs::remove_file(path).map_err(|error| Failure::not_written(path, error))?;
-    // The folder may contain other files.
+    // A folder that contains other files is kept.
     let _kept = path.parent().map(fs::remove_dir);
     Ok(())
 }
@@ -426,13 +426,13 @@ fn make_folder(folder: &Path) -> Result<(), Failure> {
     fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))
 }
 
-/// Writes one of runner's own files.
+/// Writes one of runner's own files, and creates its folder if necessary.
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     make_folder(path.parent().unwrap_or(Path::new("/")))?;
     write_atomic(path, text.as_bytes(), 0o644).map_err(|it| Failure::cannot_write(it.to_string()))
 }
 
-/// Replaces a settings file and keeps its permissions. Follows a symbolic link.
+/// Writes a settings file. Follows a symbolic link, and keeps the permissions of an existing file.
 fn write_settings(path: &Path, text: &str) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -1,4 +1,4 @@
-//! Implements the `runner memory` commands that work on tasks and on the whole store.
+//! Implements the `runner memory` commands that work on summaries, tasks and the whole store.
 
 use std::fs;
 use std::io;
@@ -73,7 +73,7 @@ pub struct TaskArgs {
     /// The session [default: the newest session of this folder]
     #[arg(long, value_name = "ID")]
     session: Option<String>,
-    /// Mark the nodes of the ended task with needs:summary
+    /// Tag the ended task's nodes with needs:summary
     #[arg(long)]
     summarize: bool,
 }
@@ -290,7 +290,7 @@ pub struct StatusArgs {
 #[derive(Debug, Serialize)]
 struct StatusView {
     store: String,
-    /// The store of another program, which is never changed.
+    /// Another program's store, which is never changed.
     foreign_store: Option<String>,
     nodes: i64,
     session: Option<String>,
@@ -353,7 +353,8 @@ impl StatusArgs {
     }
 }
 
-/// Returns pairs of near-duplicate nodes that have the same type and project, at most [`PAIRS`].
+/// Returns at most [`PAIRS`] pairs of near-duplicate nodes. Both nodes of a pair have the same type
+/// and project.
 fn similar(on: &MemoryCli) -> Result<Vec<SimilarPair>, Failure> {
     let query = parse("")?;
     let selection = Selection {

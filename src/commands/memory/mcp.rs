@@ -82,7 +82,7 @@ mod server {
         kind: String,
         /// The text. Store one thing per node, and never a secret.
         content: String,
-        /// Tags, with one tier: tier:pinned, tier:reference or tier:working.
+        /// Tags, including one tier: tier:pinned, tier:reference or tier:working.
         #[serde(default)]
         tags: Vec<String>,
         /// `tool` or `web` if the content comes from a tool's output or from the web.
@@ -97,7 +97,7 @@ mod server {
         env: Env,
     }
 
-    /// The result of a tool: a string for the agent, or a problem.
+    /// A tool's result: a string for the agent, or a problem.
     type Answer = Result<String, String>;
 
     /// Serves requests until standard input is closed.

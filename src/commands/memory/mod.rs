@@ -76,7 +76,7 @@ enum MemoryCommand {
     Model(model::ModelArgs),
 }
 
-/// An open store with the context of the command.
+/// An open store with the command's context.
 pub struct MemoryCli {
     ui: Ui,
     memory: Memory,

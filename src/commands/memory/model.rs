@@ -12,8 +12,8 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Build a static embedding model from a sentence model, or show it
 ///
-/// The model has one vector for each piece of a word. No other command uses it: it did not help in the
-/// cases measured. The guide to memory has the figures.
+/// The model has one vector for each piece of a word. No other command uses the model, because it
+/// did not help in the measured cases. The guide to memory has the figures.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory model show")]
 pub struct ModelArgs {

@@ -227,7 +227,7 @@ impl ExpandArgs {
     }
 }
 
-/// Show a node's origins: the nodes that it was derived from, replaces and depends on
+/// Show a node's origins by following the edges that begin at it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner memory trace 01HQ1A2B")]
 pub struct TraceArgs {
@@ -242,9 +242,9 @@ struct TraceView {
 
 #[derive(Debug, Serialize)]
 struct TracedNode {
-    /// The number of edges between the first node and this one.
+    /// The number of edges followed from the first node to this one.
     depth: usize,
-    /// The type of the edge from the previous node; `None` for the first node.
+    /// The type of the edge from the parent node; `None` for the first node.
     edge: Option<EdgeType>,
     #[serde(flatten)]
     node: NodeView,

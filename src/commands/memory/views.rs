@@ -33,7 +33,7 @@ enum ViewCommand {
     /// List the views
     #[command(after_help = "Example: runner memory view list --json")]
     List,
-    /// Change the query or the budget of a view
+    /// Change a view's query or budget
     #[command(after_help = "Example: runner memory view update default --budget 80000")]
     Update {
         /// The name
@@ -51,7 +51,7 @@ enum ViewCommand {
         /// The name
         name: String,
     },
-    /// Print the nodes of a view as a single document
+    /// Print a view's nodes as a single document
     #[command(after_help = "Example: runner memory view render default")]
     Render {
         /// The name

@@ -1,8 +1,8 @@
 //! `runner overnight import`: imports what another program left: unfinished commits, a linked
 //! `.agents` folder, the registry of findings, and settings.
 //!
-//! The command changes the corpus only under the night's lock, keeps copies of removed files, and
-//! never changes the folder that a link points to.
+//! Commits and findings are imported under the night's lock, and copies of removed files are kept.
+//! The command must never change the folder that a link points to.
 
 use std::fs;
 use std::io;
@@ -61,11 +61,12 @@ pub(super) struct ImportArgs {
 #[derive(Debug, Serialize)]
 struct Imported {
     applied: bool,
-    /// The target of `.agents`, if it is a symbolic link. The import replaces it with a copy.
+    /// The target of `.agents`, if `.agents` is a symbolic link. The import replaces the link with
+    /// a copy.
     link: Option<PathBuf>,
     commits: Vec<ForeignCommit>,
     findings: ImportedFindings,
-    /// The settings under their runner names, each with its value.
+    /// The names of runner's settings to import, each with its value.
     settings: Vec<(String, String)>,
     /// The settings that runner does not have.
     unknown_settings: Vec<String>,
@@ -115,7 +116,7 @@ impl ImportArgs {
         Ok(Exit::Done)
     }
 
-    /// Makes the changes of a step, or only reports them.
+    /// Returns a step's result, and makes its changes if `--apply` is given.
     fn step<T>(
         &self,
         folder: &CorpusFolder<'_>,
@@ -174,8 +175,8 @@ fn setting(name: &str, value: Value) -> Option<(String, String)> {
     }
 }
 
-/// Replaces the link with a copy of its folder, without the links in that folder. The linked folder
-/// stays unchanged.
+/// Replaces the link with a copy of the folder that it points to. Links inside that folder are not
+/// copied, and the folder itself is not changed.
 fn replace_link(root: &Path) -> io::Result<()> {
     let (link, copy) = (root.join(FOLDER), root.join(".agents.importing"));
     match fs::remove_dir_all(&copy) {

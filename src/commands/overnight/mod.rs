@@ -1,4 +1,5 @@
-//! `runner overnight`: starts an overnight run manually, shows its report, and sets up the job.
+//! `runner overnight`: sets up the overnight job, starts a run manually, and shows its report. Also
+//! imports another program's data, shows and restores rescues, and prints schemas.
 
 mod import;
 mod report;
@@ -47,7 +48,7 @@ enum OvernightCommand {
 /// Show or restore the rescues that let a night continue after a regression
 #[derive(Debug, clap::Subcommand)]
 enum WarnBudgetCommand {
-    /// Show how many rescues are left, and what they were spent on
+    /// Show the number of rescues left, and the reason for each one spent
     #[command(after_help = "Example: runner overnight warn-budget show --json | jq .remaining")]
     Show,
     /// Restore all rescues
@@ -131,7 +132,7 @@ fn known(config: &Config, runners: &[String]) -> Result<(), String> {
     }
 }
 
-/// Checks that the output folder, if it exists, belongs to runner.
+/// Checks that a night may use the output folder: it is absent, empty or an earlier night's.
 pub(super) fn own_output(root: &Path, spec: &OvernightSpec) -> Result<(), Failure> {
     let usual = OvernightSpec::default().output_dir;
     match ownership::inspect(root, &spec.output_dir) {

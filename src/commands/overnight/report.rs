@@ -1,4 +1,4 @@
-//! `runner overnight report`: prints the summary of a night, or checks the night's artifacts.
+//! `runner overnight report`: prints a night's summary, or checks the night's artifacts.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,8 @@ const LARGEST: u64 = 64 * 1024 * 1024;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example: runner overnight report --validate")]
 pub(super) struct NightReportArgs {
-    /// The output folder of a night, or its summary.json [default: that of the job's last run]
+    /// A night's output folder, or its summary.json [default: the output folder of the job's last
+    /// run]
     #[arg(long, value_name = "DIR|FILE")]
     from: Option<PathBuf>,
     /// Print the report as markdown
@@ -43,7 +44,7 @@ pub(super) struct NightReportArgs {
 #[derive(Debug, Serialize)]
 #[serde(transparent)]
 struct NightReportView {
-    /// The summary in the file.
+    /// The parsed summary file.
     value: Value,
     #[serde(skip)]
     summary: Summary,
@@ -126,8 +127,8 @@ fn last(cli: &Cli<'_>) -> Result<PathBuf, Failure> {
     Ok(project.root.join(output).join(SUMMARY[0]))
 }
 
-/// Returns the output folder of the last started run of the job, according to that run's settings.
-/// A failed run leaves its summary there too.
+/// Returns the output folder of the job's last started run, according to that run's settings. A
+/// failed run also leaves its summary there. Returns `None` if none of the newest 20 runs started.
 fn used(cli: &Cli<'_>, project: &LoadedProject, job: &str) -> Result<Option<String>, Failure> {
     let Some(store) = cli.env.store_to_read()? else { return Ok(None) };
     let Ok(row) = store.job(&project.id, job) else { return Ok(None) };
@@ -140,7 +141,7 @@ fn used(cli: &Cli<'_>, project: &LoadedProject, job: &str) -> Result<Option<Stri
     Ok(spec.map(|spec| spec.output_dir.clone()))
 }
 
-/// Returns the nearest existing ancestor of a path.
+/// Returns the path if it exists, and otherwise its nearest existing ancestor.
 fn there(path: &Path) -> &Path {
     let mut all = path.ancestors();
     all.find(|path| path.exists()).unwrap_or(path)

@@ -85,8 +85,8 @@ impl OvernightSetupArgs {
         setup.run(cli)
     }
 
-    /// Returns the settings to write, by key. The defaults of a new job are left out if the job
-    /// already exists.
+    /// Returns the settings to write, each with its key. If the job already exists, omits the
+    /// defaults for a new job.
     fn wanted(&self, project: &LoadedProject) -> Result<Vec<(String, String)>, Failure> {
         let mut all = Vec::new();
         let there = project.config.jobs.contains_key("overnight");
@@ -119,9 +119,11 @@ fn name_of(file: &SetupFile) -> &str {
 /// Nothing runs these copies.
 fn assist(root: &Path, files: &[SetupFile]) -> Result<(), Failure> {
     let guide = "# The night over the corpus\n\nSet up by `runner overnight setup --apply`. The files in this folder are copies \
-                 to read: no program runs them.\n\n\
-                 - Check whether this machine will wake for it: `runner doctor`\n- Run one now: `runner overnight start`\n\
-                 - Read the last one: `runner overnight report`\n- Remove the timer: `runner setup --remove`\n";
+                 for reference: no program runs them.\n\n\
+                 - Check whether this machine will wake for it: `runner doctor`\n\
+                 - Run a night now: `runner overnight start`\n\
+                 - Read the last night's report: `runner overnight report`\n\
+                 - Remove the timer: `runner setup --remove`\n";
     let own = files.iter().map(|file| (name_of(file), file.text.as_str()));
     for (name, text) in own.chain([("overnight.md", guide)]) {
         let path = Path::new(FOLDER).join(name);

@@ -19,7 +19,7 @@ use crate::ui::{Failure, Ui, View, show};
 
 /// Run a night now
 ///
-/// Exit code 75 if another night, or a manual change to the corpus, holds the lock.
+/// Exits with code 75 if another night or a manual change to the corpus holds the lock.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example: runner overnight start --goal 'fewer flaky tests' --max-iterations 5"
@@ -43,7 +43,7 @@ pub(super) struct StartArgs {
     /// A backend to request a bounded report from (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
-    /// Allow those backends to propose unrequested ideas
+    /// Allow the backends to propose unrequested ideas
     #[arg(long)]
     creative_lane: bool,
     /// A Markdown list of the work to do first in the morning
@@ -55,7 +55,7 @@ pub(super) struct StartArgs {
     /// Treat a fitness change smaller than this as no change
     #[arg(long, value_name = "F")]
     plateau_epsilon: Option<f64>,
-    /// The number of consecutive such changes that make a plateau; at least 2
+    /// The number of consecutive changes below --plateau-epsilon that make a plateau; at least 2
     #[arg(long, value_name = "K")]
     plateau_window: Option<u64>,
     /// Spend a rescue where a strict night would halt [default: the job's setting]

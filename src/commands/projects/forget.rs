@@ -32,7 +32,7 @@ struct ForgottenProject {
     nights: u64,
     occurrences: u64,
     runs: usize,
-    /// The folders of the project's runs.
+    /// The run folders to remove.
     remove: Vec<String>,
     done: bool,
     /// The state folder, which contains the run folders.

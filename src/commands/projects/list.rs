@@ -1,5 +1,6 @@
-//! `runner projects list`: lists the registered projects and their states. The command changes
-//! nothing.
+//! `runner projects list`: lists the registered projects and their states.
+//!
+//! This module must never change anything.
 
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
@@ -24,7 +25,7 @@ struct ListedProject {
     standing: &'static str,
     trouble: Option<String>,
     hint: Option<String>,
-    /// The type of the shared file system that contains the project, if it is on one.
+    /// The type of the project's file system, if other machines may share it.
     shared: Option<String>,
 }
 
@@ -47,7 +48,8 @@ impl ListedProject {
             Some((what, hint)) => (Some(what), Some(hint)),
             None if standing == Registration::Replaced => (
                 Some(
-                    "a different folder is now at the project's path; it continues as the same project"
+                    "a different folder is now at the project's path, and it continues as the same \
+                     project"
                         .to_owned(),
                 ),
                 Some("runner tick   (or, if it is another project: runner init --new-id)".to_owned()),

@@ -27,7 +27,6 @@ pub struct ProjectsArgs {
     command: Option<ProjectsCommand>,
 }
 
-/// Manages the list of projects.
 #[derive(Debug, clap::Subcommand)]
 enum ProjectsCommand {
     /// List the projects with their state, id and path

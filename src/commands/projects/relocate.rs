@@ -25,7 +25,7 @@ pub(super) struct MoveArgs {
     new: PathBuf,
 }
 
-/// A project that was moved, or that was already at its new path.
+/// A project whose new path was recorded, or was already known.
 #[derive(Debug, Serialize)]
 struct MovedProject {
     id: ProjectId,
@@ -113,7 +113,7 @@ fn check_old_path(known: &Project, root: &Path) -> Result<(), Failure> {
     let still = inspect_path(&known.path, &known.id, bound, project::carried);
     let has_it = identity::own(root).ok().flatten().as_ref() == Some(&known.id);
     if let (PathOccupant::Project { same_id: true, own, .. }, false) = (&still, same_folder)
-        // A clone at the old path that has only the seed is not the project.
+        // A clone at the old path that has the id only in `runner.toml` is not the project.
         && (*own || !has_it)
     {
         return Err(Failure::data(format!(

@@ -1,5 +1,5 @@
-//! `runner report` outside a project: shows the last night of every project on this host, and the
-//! usage of fleets.
+//! `runner report` outside a project: shows the last night of every project on this host, and each
+//! fleet's usage.
 
 use std::path::PathBuf;
 
@@ -14,16 +14,16 @@ use crate::commands::Cli;
 use crate::ui::show::List;
 use crate::ui::{Failure, Ui, View, show};
 
-/// The last night of every project on this host.
+/// The last or the named night of every project on this host.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(in crate::commands) struct LastNights {
-    /// The projects that had a night, by path.
+    /// The projects that had such a night, ordered by path.
     projects: Vec<ProjectNight>,
     /// Each fleet's usage for the runs of these nights, across all of its hosts.
     fleets: Vec<FleetUsage>,
 }
 
-/// The last night of a project.
+/// A project's last or named night.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ProjectNight {
     path: PathBuf,
@@ -54,7 +54,7 @@ impl View for LastNights {
     }
 }
 
-/// Prints the last night of every project, or the night with this name.
+/// Prints every project's last night, or the night with this name.
 pub(super) fn run(cli: &Cli<'_>, name: Option<&str>) -> Result<Exit, Failure> {
     let mut all = LastNights { projects: Vec::new(), fleets: Vec::new() };
     let mut runs: Vec<RunLine> = Vec::new();

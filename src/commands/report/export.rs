@@ -1,11 +1,11 @@
 //! `runner report --export DIR`: writes the pages of all nights and an index as files.
 //!
 //! ```text
-//! DIR.runner-export-PID/ ──all pages, then the index──> exchanged with DIR ──> the old folder is removed
+//! .DIR.runner-export-PID/ ──all pages, then the index──> exchanged with DIR ──> the old folder is removed
 //! ```
 //!
 //! Readers of DIR see either the old export or the new one. This module must never replace a folder
-//! that is not an export.
+//! that is neither empty nor an export.
 
 use std::fs;
 use std::io;
@@ -44,7 +44,7 @@ impl View for Exported {
     }
 }
 
-/// Writes the export, and replaces an earlier one.
+/// Writes an export, and replaces an earlier one in the same folder.
 pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject, into: &Path) -> Result<Exit, Failure> {
     let into = cli.env.here.join(into);
     refuse_other_folder(&into)?;
@@ -90,7 +90,8 @@ struct ExportedPage {
     report: NightReport,
 }
 
-/// Reads the reports of all nights, newest first.
+/// Reads the reports of all nights, newest first. Omits a night without a report, and a night whose
+/// name cannot be a file name.
 fn pages(cli: &Cli<'_>, project: &LoadedProject) -> Result<Vec<ExportedPage>, Failure> {
     let store = cli.env.store_to_read()?;
     let now = cli.env.wall()?;
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_changed_is_put_back() {
+    fn changed_folder_is_restored() {
         let folder = tempfile::tempdir().unwrap();
         let (draft, into) = (folder.path().join("draft"), folder.path().join("nights"));
         for (path, file) in [(&draft, MARK), (&into, "mine")] {

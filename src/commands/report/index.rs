@@ -1,4 +1,4 @@
-//! `runner report --list`: lists the nights of a project.
+//! `runner report --list`: lists a project's nights.
 
 use runner_engine::outcome::Exit;
 use runner_jobs::report::archive::{self, ArchivedNight};
@@ -42,7 +42,6 @@ pub(super) fn tone(worst: Option<&str>) -> Tone {
     }
 }
 
-/// Lists the nights.
 pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     let store = cli.env.store_to_read()?;
     let nights = archive::nights(store.as_ref(), &project.id, &project.root)?;

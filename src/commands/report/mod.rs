@@ -1,5 +1,5 @@
-//! The `runner report` command: rebuilds a night's report from the database and the night's
-//! artifacts.
+//! `runner report`: rebuilds a night's report from the database and the night's artifacts. Also
+//! lists, searches and exports the reports of all nights.
 //!
 //! ```text
 //! night ──> report::whole ──> markdown | page | JSON on standard output
@@ -98,9 +98,9 @@ impl View for ReportView {
 impl ReportArgs {
     /// Prints, opens, lists, searches or exports reports, according to the arguments.
     pub fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
-        let is_list = self.command.is_none() && !self.list && self.export.is_none();
-        let is_list = is_list && !self.form.open && !self.form.html;
-        if is_list && !cli.folder_is_named && project::find(cli.here).is_err() {
+        let may_be_all = self.command.is_none() && !self.list && self.export.is_none();
+        let may_be_all = may_be_all && !self.form.open && !self.form.html;
+        if may_be_all && !cli.folder_is_named && project::find(cli.here).is_err() {
             return all::run(cli, self.night.as_deref());
         }
         let project = LoadedProject::load(cli.env, cli.here)?;
@@ -139,7 +139,7 @@ impl ReportArgs {
             let own = format!("{}-{}.html", project.id, night.name);
             let is_same = read_text_in(&project.root, &published, DOCUMENT)
                 .is_ok_and(|content| content == page);
-            // Viewing must not overwrite a published report, which is the record of the night.
+            // Viewing must not overwrite a published report, which is the night's record.
             let path = if is_same { published } else { write_page(cli.env, &own, &page)? };
             return open(&path, cli.ui);
         }
@@ -150,11 +150,11 @@ impl ReportArgs {
 
 /// Opens a page with the host's default program.
 pub(super) fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
-    let by_hand = format!("open it manually: {}", path.display());
+    let manually = format!("open it manually: {}", path.display());
     show::out(&format!("{}\n", path.display()));
     let Some(opener) = env::host_program(OPENER) else {
         return Err(Failure::unavailable(format!(
-            "{OPENER} was not found, so the page cannot be opened; {by_hand}"
+            "{OPENER} was not found, so the page cannot be opened; {manually}"
         ))
         .hint("apt-get install xdg-utils   (or your system's package manager)"));
     };
@@ -163,11 +163,11 @@ pub(super) fn open(path: &Path, ui: Ui) -> Result<Exit, Failure> {
     match ended {
         Ok(status) if status.success() => Ok(Exit::Done),
         Ok(status) => Err(Failure::unavailable(format!(
-            "{} could not open the page ({status}); {by_hand}",
+            "{} could not open the page ({status}); {manually}",
             opener.display()
         ))),
         Err(error) => {
-            Err(Failure::unavailable(format!("{}: {error}; {by_hand}", opener.display())))
+            Err(Failure::unavailable(format!("{}: {error}; {manually}", opener.display())))
         }
     }
 }

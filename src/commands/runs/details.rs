@@ -36,7 +36,7 @@ pub(in crate::commands) struct RunDetails {
     files: LogTail,
     #[serde(skip)]
     row: RunRow,
-    /// The events of the run, oldest first.
+    /// The run's events, oldest first.
     events: Vec<Event>,
     /// Whether the circuit breaker keeps triggers from starting the job.
     #[serde(skip)]
@@ -81,7 +81,7 @@ impl RunDetails {
         let mut rows = self.state();
         rows.extend(self.usage());
         let row = &self.row;
-        // The headline of a run without a result repeats the reason for its outcome.
+        // A run without a result has the reason for its outcome as its headline.
         let why = row.outcome().and_then(Outcome::why);
         if !row.summary.headline.is_empty() && why != Some(row.summary.headline.as_str()) {
             rows.push(show::row(["headline", &row.summary.headline]));

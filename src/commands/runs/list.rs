@@ -63,7 +63,7 @@ pub(super) struct ListArgs {
     /// List only the runs recorded before this run, to continue a long list
     #[arg(long, value_name = "RUN")]
     before: Option<RunId>,
-    /// List only the runs since this time: 7d, 12h, 2026-11-22 or "2026-11-22 02:30"
+    /// List only the runs requested since this time: 7d, 12h, 2026-11-22 or "2026-11-22 02:30"
     #[arg(long, value_name = "TIME")]
     since: Option<String>,
     /// List the runs of all projects
@@ -86,7 +86,7 @@ pub(in crate::commands) struct RunList {
     trouble: Option<String>,
 }
 
-/// A run, with the texts of its row in the table.
+/// A run, with the texts for its table row.
 #[derive(Debug, JsonSchema, Serialize)]
 struct ListedRun {
     #[serde(flatten)]
@@ -107,7 +107,7 @@ impl View for RunList {
 }
 
 impl RunList {
-    /// Returns the rows of the list.
+    /// Returns the runs as a table.
     pub(super) fn list(&self) -> List<'static> {
         let rows = self.runs.iter().map(|ListedRun { run, state, text }| {
             let requested = show::format_minute(run.requested);
@@ -129,7 +129,7 @@ impl ListArgs {
         Ok(Exit::Done)
     }
 
-    /// Selects the last `limit` runs of a project or, without one, of all projects.
+    /// Selects the last `limit` runs of the current project, or of all projects if `all` is set.
     pub(super) fn latest(all: bool, limit: u32) -> Self {
         Self { all, limit, ..Self::default() }
     }
@@ -167,8 +167,8 @@ impl ListArgs {
                         project: project.map(|project| project.id),
                         job,
                         limit: self.limit,
-                        // Manual decisions have a separate list. They appear here only if the
-                        // command names their job.
+                        // Decisions on proposals have a separate list. They appear here only if
+                        // the command names their job.
                         but_kind: Some(review::KIND),
                         ..RunFilter::default()
                     };
@@ -180,7 +180,7 @@ impl ListArgs {
         Ok(list)
     }
 
-    /// Returns the start of the period for which runs are listed.
+    /// Returns the time given by `--since`.
     fn since(&self, now: Timestamp) -> Result<Option<Timestamp>, Failure> {
         let zone = zones::system();
         let parse = |text: &String| {
@@ -210,6 +210,7 @@ impl ListArgs {
 enum ListedJob {
     /// The job of a manual command that has never been used, with the message to print.
     Unused(&'static str),
+    /// A job in the database, or `None` for all jobs.
     Known(Option<JobId>),
 }
 

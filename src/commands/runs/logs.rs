@@ -136,8 +136,8 @@ impl RunLogs {
 }
 
 /// Prints the log of a run and its program's output until the run is over. The log comes from the
-/// daemon if one is running. Returns the outcome, or `None` if standard output was closed at the
-/// other end.
+/// daemon if one is running. Returns the outcome, or `None` if the reader has closed standard
+/// output.
 fn follow_log(home: &Env, run: &RunId) -> Result<Option<String>, Failure> {
     let stdout = std::io::stdout();
     let [log, output @ ..] = follow::FILES.map(|(name, _)| (name, 0));

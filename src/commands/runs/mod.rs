@@ -31,7 +31,7 @@ use crate::ui::{Failure, show};
     after_help = "Example: runner runs --job dream --limit 5"
 )]
 pub struct RunsArgs {
-    /// The subcommand [default: the list]
+    /// The subcommand; without one, runs are listed.
     #[command(subcommand)]
     command: Option<RunsCommand>,
     #[command(flatten)]
@@ -55,7 +55,7 @@ impl RunsArgs {
     }
 }
 
-/// The data for a run, as printed by every command with `--json`.
+/// A run's data, as every command prints it with `--json`.
 #[derive(Debug, JsonSchema, Serialize)]
 pub struct RunRecord {
     pub(super) id: RunId,
@@ -121,7 +121,7 @@ impl RunRecord {
     }
 }
 
-/// Returns the name of a run's state, or of its outcome if it is over.
+/// Returns the name of a run's state, or of its outcome if the run is over.
 pub fn state_name(row: &RunRow) -> &'static str {
     match (row.outcome(), &row.state) {
         (Some(outcome), _) => outcome.as_str(),

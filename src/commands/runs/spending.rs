@@ -1,4 +1,4 @@
-//! Describes the usage and the reservations of a run.
+//! Describes a run's usage and reservations.
 
 use runner_engine::store::{Amounts, RunRow, Store, budget_seconds};
 use runner_text::counted;
@@ -11,7 +11,7 @@ use crate::ui::{Failure, show};
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct RunSpending {
     spent: Amounts,
-    /// The number of calls that reported no usage and are charged the reserved amounts.
+    /// The number of calls that have reported no usage and are charged the reserved amounts.
     unstated_calls: u64,
     /// The number of calls that reported tokens without a known price, and are charged the reserved
     /// cost.
@@ -19,7 +19,7 @@ pub(super) struct RunSpending {
     /// The number of calls that reported a cost higher than the run's remaining budget. Each is
     /// charged only the remaining amount.
     limited_calls: u64,
-    /// The run whose reservation includes this run's reservation.
+    /// The run whose reservation includes this run's reservation, if there is one.
     parent: Option<String>,
     usage: Vec<BudgetUse>,
 }
@@ -58,7 +58,7 @@ impl RunSpending {
         })
     }
 
-    /// Formats the usage as rows of a table.
+    /// Formats the usage and the reservations as table rows.
     pub(super) fn lines(&self) -> Vec<Vec<String>> {
         let mut text = budget::format_amounts(self.spent);
         let limited =
@@ -77,16 +77,15 @@ impl RunSpending {
         if let Some(parent) = &self.parent {
             lines.push(show::row(["paid by", &format!("run {parent}")]));
         }
-        for account in &self.usage {
+        for used in &self.usage {
             // These keys begin with the project's id, which readers do not need.
-            let key = match account.level.as_str() {
-                "day" | "job" => account.key.split_once(' ').map_or("", |(_, rest)| rest),
-                _ => &account.key,
+            let key = match used.level.as_str() {
+                "day" | "job" => used.key.split_once(' ').map_or("", |(_, rest)| rest),
+                _ => &used.key,
             };
-            let what = if account.held { "reserves" } else { "had reserved" };
-            let amounts = budget::format_amounts(account.reserved);
-            lines
-                .push(show::row(["budget", &format!("{} {key}: {what} {amounts}", account.level)]));
+            let what = if used.held { "reserves" } else { "had reserved" };
+            let amounts = budget::format_amounts(used.reserved);
+            lines.push(show::row(["budget", &format!("{} {key}: {what} {amounts}", used.level)]));
         }
         lines
     }

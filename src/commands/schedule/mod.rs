@@ -98,7 +98,7 @@ struct ScheduleView {
 struct ScheduledTime {
     at: Timestamp,
     local: String,
-    /// The local time as text.
+    /// The local time as the table shows it.
     #[serde(skip)]
     shown: String,
 }
@@ -192,7 +192,8 @@ impl ScheduleTarget {
         };
         let zone_name = match &self.zone {
             Some(named) => named.clone(),
-            // A project uses the zone of its night. A project that cannot be read is an error.
+            // In a project, the default is the zone of the night. A project that cannot be read is
+            // an error.
             None => match project::find(cli.here) {
                 Ok(root) => LoadedProject::load(cli.env, &root)?.config.night.zone,
                 Err(_) => zones::system_name(),

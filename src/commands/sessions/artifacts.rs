@@ -165,7 +165,7 @@ impl ArtifactsArgs {
             Some(ArtifactsCommand::Unpin(wanted)) => ("unpin", wanted),
             Some(ArtifactsCommand::Forget(wanted)) => ("forget", wanted),
             Some(ArtifactsCommand::Split(wanted)) => ("split", wanted),
-            // The artifact may have been forgotten, so the run looks for it.
+            // A forgotten artifact is not in `folder`, so only the run can find it.
             Some(ArtifactsCommand::Undo(wanted)) => {
                 return decide(cli, project, &format!("undo {}", wanted.id));
             }

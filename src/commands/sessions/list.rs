@@ -1,4 +1,4 @@
-//! `runner sessions list`: lists the sessions of the project.
+//! `runner sessions list`: lists the project's sessions.
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;

@@ -1,7 +1,7 @@
 //! `runner sessions`: analyzes the sessions of coding agents in a project, and shows the findings.
 //!
-//! Only a run of a job of kind `sessions` may change the findings and the artifacts. All other
-//! commands only read them.
+//! Only a job of kind `sessions` may change the findings and the artifacts. The commands themselves
+//! only read them.
 
 mod artifacts;
 pub(super) mod list;
@@ -16,7 +16,7 @@ use runner_jobs::sessions::sources::SourcePlaces;
 use runner_jobs::sessions::{Digests, KIND, SessionFolder, SessionsSpec, resume_packet};
 use serde::Serialize;
 
-use super::run::{self as by_hand, ManualRun};
+use super::run::{self, ManualRun};
 use super::{Cli, default_job};
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show as text};
@@ -100,7 +100,7 @@ fn quoted(text: &str) -> String {
     toml::Value::from(text).to_string()
 }
 
-/// Returns the settings and the name of the project's job of kind `sessions`, or the default
+/// Returns the settings and the name of the project's first job of kind `sessions`, or the default
 /// settings if there is no such job.
 fn settings(project: &LoadedProject) -> (SessionsSpec, Option<&str>) {
     let jobs = project.config.jobs.iter();
@@ -140,7 +140,7 @@ fn work(
         }
     };
     let how = ManualRun::new(cli, wanted);
-    let (exit, outcome) = by_hand::settled(cli.env, &project, &name, None, how)?;
+    let (exit, outcome) = run::settled(cli.env, &project, &name, None, how)?;
     Ok(match outcome {
         Some(Outcome::Skipped { reason: SkipReason::Busy, .. }) => Exit::TryLater,
         _ => exit,

@@ -111,7 +111,7 @@ pub(super) fn plan(
     })
 }
 
-/// Checks the flags that change the settings of the project.
+/// Checks the flags that change the project's settings, and returns their values.
 fn options(args: &SetupArgs) -> Result<SetupOptions, Failure> {
     let at = match &args.at {
         None => None,

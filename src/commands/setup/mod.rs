@@ -1,5 +1,5 @@
-//! The `runner setup` command: shows, applies, removes or verifies the steps that make this machine
-//! tick automatically.
+//! `runner setup`: shows, applies, removes or verifies the steps that make this machine tick
+//! automatically.
 
 mod advice;
 mod install;
@@ -125,8 +125,8 @@ impl SetupArgs {
             }
             Err(_) => carried_out()?,
         };
-        // A changed schedule takes effect when it is read, so it is read now. If the first tick
-        // were to read it, a run due in that tick's minute would be missed.
+        // A changed schedule takes effect when it is registered, so it is registered now. If the
+        // first tick registered it, a run due in that tick's minute would be missed.
         if let Ok(root) = project::find(cli.here) {
             let mut store = home.store()?;
             LoadedProject::at(home, Some(&store), &root)?.register(&mut store, home.wall()?)?;

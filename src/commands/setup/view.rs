@@ -1,4 +1,4 @@
-//! Formats the plan of a setup for users and scripts.
+//! Formats a setup's plan for users and scripts.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::setup::plan::SetupStep;
 use crate::setup::{Convergence, SchedulerKind};
 use crate::ui::{Ui, View, show};
 
-/// The plan of a setup, and its result once it has been carried out.
+/// A setup's plan, and its result once the plan has been carried out.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct SetupView {
     pub(super) scheduler: SchedulerKind,
@@ -55,7 +55,7 @@ impl SetupAction {
 }
 
 impl SetupView {
-    /// Creates the view of steps, without a scheduler and its files.
+    /// Creates a view of the steps, without a scheduler and its files.
     pub(super) fn of(act: SetupAction, convergence: Convergence) -> Self {
         Self {
             steps: convergence.steps.iter().filter_map(SetupStep::message).collect(),

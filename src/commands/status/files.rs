@@ -1,7 +1,7 @@
-//! Reads the state of a project's files: from the database if nothing has changed, otherwise from
-//! the files.
+//! Reads the state of a project's files. Settings come from the database if the files have not
+//! changed since they were read, and otherwise from the files.
 //!
-//! This module must never store the data that it reads; only a tick does.
+//! This module must never store the data that it reads.
 
 use std::path::PathBuf;
 
@@ -63,7 +63,7 @@ impl Files {
                 };
                 match read {
                     Ok(fresh) => (standing, seen.contradiction, Some(fresh)),
-                    // The last version that was read stays in effect, so that version is shown.
+                    // The last settings that could be read remain in effect, so they are shown.
                     Err(failure) => (standing, Some(failure.to_string()), kept),
                 }
             }

@@ -75,7 +75,8 @@ pub(super) fn gather_at(home: &Env, root: Option<PathBuf>) -> Result<Status, Fai
                 let mistake = LoadedProject::at(home, Some(&store), root)
                     .and_then(|here| here.check(&store))
                     .err();
-                // A project that has never run is not a problem, so this failure is not reported.
+                // A project that was never registered is not a problem, so only a mistake in its
+                // files is reported.
                 drop(failure);
                 status.projects.push(unregistered(root, mistake));
                 Vec::new()
@@ -99,7 +100,7 @@ pub(super) fn gather_at(home: &Env, root: Option<PathBuf>) -> Result<Status, Fai
     Ok(status)
 }
 
-/// Returns the time since the host's timer was set up, or `None` if there is no timer.
+/// Returns the time since the host's timer setup last changed, or `None` if no timer is set up.
 fn timer_age(home: &Env, now: Timestamp) -> Result<Option<SignedDuration>, Failure> {
     let path = home.setup_note();
     let record = SetupRecord::read(&path)?;
@@ -111,8 +112,8 @@ fn timer_age(home: &Env, now: Timestamp) -> Result<Option<SignedDuration>, Failu
     Ok(Some(changed.map_or(SignedDuration::MAX, |at| now.duration_since(at))))
 }
 
-/// Describes the problem if no tick has run for longer than [`SILENCE`]. `timer` is how long ago
-/// the host's timer was set up.
+/// Describes the problem if no tick has run within [`SILENCE`], unless the host's timer was set up
+/// within that time. `timer` is the time since then, or `None` if there is no timer.
 fn silence(
     last: Option<Timestamp>,
     timer: Option<SignedDuration>,
@@ -145,7 +146,7 @@ fn unregistered(root: &Path, mistake: Option<Failure>) -> ProjectStatus {
     }
 }
 
-/// The data that was read from the database for all projects at once.
+/// The data read from the database for all shown projects at once.
 pub(super) struct GatheredStatus<'a> {
     pub(super) home: &'a Env,
     pub(super) store: &'a Store,
@@ -212,7 +213,7 @@ impl<'a> GatheredStatus<'a> {
     }
 }
 
-/// The state of all budgets of one level, by key.
+/// The usage and the granted amounts of the budgets of one level, by key.
 pub(super) struct LevelUsage {
     used: BTreeMap<String, Amounts>,
     granted: BTreeMap<String, Amounts>,
@@ -231,7 +232,7 @@ impl LevelUsage {
     }
 }
 
-/// The current civil date in each time zone, computed once for each zone.
+/// The current civil dates, computed once for each time zone.
 pub(super) struct Dates {
     now: Timestamp,
     known: BTreeMap<String, String>,

@@ -1,8 +1,8 @@
-//! The `runner status` command: shows the current state, from the database and a few file lookups.
+//! `runner status`: shows the current state, from the database and a few file lookups.
 //!
-//! Most of the data about all projects is read with one SQL statement for each kind of data, and
-//! with a few `stat` calls for each project. A project's configuration is parsed only if its files
-//! have changed. The command changes nothing.
+//! Most of the data is read with one SQL statement for each kind of data, whatever the number of
+//! projects, and with a few `stat` calls for each project. A project's configuration is parsed only
+//! if its files have changed. The command changes nothing.
 
 mod files;
 mod gather;

@@ -27,7 +27,7 @@ pub(in crate::commands) struct Status {
     pub(super) paused: Option<Pause>,
     pub(super) daemon: Option<DaemonState>,
     pub(super) ticks: TickState,
-    /// The sandbox that a run would get on this host; absent if none is available.
+    /// The sandbox that a run would get on this host; null if none is available.
     pub(super) sandbox: Option<String>,
     /// Number of requested and running runs across all projects, including manual runs.
     pub(super) live_runs: usize,
@@ -57,7 +57,7 @@ pub(super) struct TickState {
 
 #[derive(Debug, Default, JsonSchema, Serialize)]
 pub(super) struct ProjectStatus {
-    /// The project's id; absent if the project was never registered and its id cannot be read.
+    /// The project's id; null if the project was never registered and its id cannot be read.
     pub(super) id: Option<String>,
     pub(super) path: String,
     pub(super) standing: &'static str,
@@ -122,9 +122,9 @@ impl CriticalEvent {
 /// A pause that is in effect.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct Pause {
-    /// The job; absent if all jobs are paused.
+    /// The job; null if all jobs are paused.
     pub(super) job: Option<String>,
-    /// The end of the pause; absent if it lasts until `runner resume`.
+    /// The end of the pause; null if it lasts until `runner resume`.
     pub(super) until: Option<Timestamp>,
     #[serde(skip)]
     pub(super) zone: Option<String>,
@@ -189,7 +189,7 @@ pub(super) struct LiveRun {
     pub(super) since: Timestamp,
 }
 
-/// A deciding lock held by a live process.
+/// A job's deciding lock, held by a live process.
 #[derive(Debug, JsonSchema, Serialize)]
 pub(super) struct HeldLock {
     pub(super) job: String,

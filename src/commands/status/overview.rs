@@ -28,8 +28,8 @@ pub(super) struct StoreOverview {
 }
 
 impl StoreOverview {
-    /// Reads the data for all projects. With `only`, failing jobs of other projects may be left
-    /// out.
+    /// Reads the data for all projects. With `only`, the failing and stopped jobs of other projects
+    /// are omitted.
     pub(super) fn of(
         store: &Store,
         only: Option<&ProjectId>,
@@ -53,7 +53,7 @@ impl StoreOverview {
                 continue;
             }
             let job = store.job_by_id(job)?;
-            // Jobs that no longer appear in any file, and jobs of manual commands, are excluded.
+            // Disabled and removed jobs, and the jobs of manual commands, are excluded.
             if job.enabled && !job.name.contains(':') {
                 let known = failing.entry(job.project.clone()).or_default();
                 known.push(job.clone());

@@ -30,11 +30,13 @@ pub(super) struct ProjectScan {
     pub kept: Option<Projection>,
     /// Whether the project's files are unchanged since `kept` was read from them.
     pub fresh: bool,
-    /// The difference between the id in the folder and the folder's id in the database.
+    /// The difference between the id in the folder and the folder's id in the database, with a fix.
+    /// `None` if the ids agree.
     pub contradiction: Option<String>,
     /// The existing failure markers; empty for a project whose files have changed.
     pub marks: Vec<Failmark>,
-    /// The path of the last night's report, and whether the file exists.
+    /// The path of the last night's report, and whether the file exists. `None` before the first
+    /// night.
     pub report: Option<(PathBuf, bool)>,
     /// The open critical events of the curator; none for a project whose files have changed.
     pub events: Vec<CriticalEvent>,
@@ -81,7 +83,7 @@ impl ScanInput<'_> {
     }
 
     /// Scans all projects and returns the results in the projects' order, with the result of
-    /// `meanwhile`. For many projects, `meanwhile` runs during the scan; otherwise, it runs before.
+    /// `meanwhile`. For many projects, `meanwhile` runs during the scan; otherwise, it runs first.
     pub(super) fn scan_all<T>(&self, meanwhile: impl FnOnce() -> T) -> (Vec<ProjectScan>, T) {
         let count = self.shown.len();
         if count < MANY {

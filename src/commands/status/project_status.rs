@@ -106,8 +106,8 @@ impl GatheredStatus<'_> {
         Ok(starved)
     }
 
-    /// Returns the pauses of individual jobs. A pause that lasts longer than the pause for all jobs
-    /// is the job's own.
+    /// Returns the pauses of single jobs, except those that end no later than the pause for all
+    /// jobs.
     fn pauses(&self, project: &ProjectId) -> Vec<Pause> {
         let pauses = self.asked.pauses.get(project).map_or(&[][..], Vec::as_slice).iter();
         let own = pauses.filter(|pause| self.held.is_none_or(|all| pause.until > all));
@@ -253,7 +253,7 @@ fn live_run(row: &RunRow) -> LiveRun {
     }
 }
 
-/// Lists a project's deciding locks held by live processes, by job.
+/// Lists a project's deciding locks that live processes hold, ordered by job.
 fn locks(state: &Path, project: &ProjectId) -> Vec<HeldLock> {
     let folder = job_lock_path(state, project, "any");
     let folder = folder.parent().unwrap_or(state);

@@ -1,4 +1,4 @@
-//! Lists the queued runs of a project, each with the reason why it is waiting.
+//! Lists a project's queued runs, each with the reason why it is waiting.
 
 use jiff::Timestamp;
 use runner_engine::store::{JobRow, Project, RunRow, Store};

@@ -1,7 +1,7 @@
 //! Formats the status for users. Problems come first, and the serious ones are in capitals.
 
 use super::model::{BudgetStatus, DaemonState, MissedTimes, Pause, ProjectStatus, Status};
-use crate::commands::pause::until_words;
+use crate::commands::pause::describe_end;
 use crate::ui::show::Tone;
 use crate::ui::{Ui, View, safe, show};
 use runner_engine::store::FOREVER;
@@ -263,7 +263,7 @@ fn span(missed: &MissedTimes) -> String {
 fn describe_pause(pause: &Pause) -> String {
     match (pause.until, &pause.zone) {
         (Some(until), Some(zone)) => format!("until {}", show::format_time_in(until, zone)),
-        (until, _) => until_words(until.unwrap_or(FOREVER), pause.job.as_deref()),
+        (until, _) => describe_end(until.unwrap_or(FOREVER), pause.job.as_deref()),
     }
 }
 

@@ -3,12 +3,12 @@
 //! ```text
 //! read ──> draw ──> wait: 2 s, or a change to the database ──> read …
 //!                    ├ interrupted ──> exit code 130
-//!                    └ q, or the reader has closed the output ──> exit code 0
+//!                    └ q, Esc, or the reader has closed the output ──> exit code 0
 //! ```
 //!
 //! The cursor is never hidden and no alternate screen is opened. On a terminal, keys are read
-//! without waiting for Enter; the terminal's mode is restored at the end. Each line is overwritten
-//! in place with a single write, so nothing flickers.
+//! without waiting for Enter; the terminal's mode is restored at the end. The lines are overwritten
+//! in place, with a single write for each update, so nothing flickers.
 
 use std::io;
 use std::os::fd::AsFd as _;

@@ -49,7 +49,7 @@ impl TopArgs {
     }
 }
 
-/// Returns an error if there is no terminal. `instead` is a command that does not need one.
+/// Returns an error if there is no terminal. `instead` names commands that do not need one.
 pub(super) fn require_terminal(what: &str, instead: &str) -> Result<(), Failure> {
     if terminal::is_available() {
         return Ok(());

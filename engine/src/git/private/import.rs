@@ -6,7 +6,7 @@
 //!        └ all others, and a branch that cannot be advanced ──> refs/runner/RUN/…
 //! ```
 //!
-//! Every step can be repeated, so a second call of [`import()`] completes an interrupted import.
+//! Every step can be repeated, so a second call to [`import()`] completes an interrupted import.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -30,9 +30,9 @@ use crate::git::{Git, GitError, Read};
 use crate::process::Stdin;
 use crate::sandbox::private_git::{PrivateGit, Repository};
 
-/// Maximum number of commits listed in a report.
+/// Maximum number of commits listed for one repository.
 const LISTED: usize = 200;
-/// The byte range of the object count in a pack.
+/// The byte range of the object count in a pack's header.
 const COUNT: std::ops::Range<usize> = 8..12;
 
 /// The result of an import.
@@ -51,14 +51,13 @@ pub struct Imported {
 
 /// The rules for an import.
 pub struct ImportRules<'a> {
-    /// The id of the run.
     pub run: &'a str,
     /// The folder for a temporary repository, in which git reads the child's objects.
     pub scratch: &'a Path,
     /// Whether branches may be advanced. Otherwise everything is kept under `refs/runner/`.
     pub advance: bool,
-    /// The absolute paths that must not be changed by an index of the child, or by its commits on
-    /// references other than the branch that was checked out at the start.
+    /// The absolute paths that the child must not change in an index or in its commits. For commits
+    /// on the branch that was checked out at the start, `refuse` is called instead.
     pub keep: &'a [PathBuf],
     /// Returns the reason why a commit on the branch that was checked out at the start must not
     /// change this path, or `None` if it may.
@@ -121,7 +120,7 @@ impl Source<'_> {
         let failed = |source| GitError::Folder { path: self.folder.to_owned(), source };
         // The file `alternates` in this folder refers git to other object folders.
         let info = self.folder.join("objects/info");
-        fs::remove_dir_all(&info).or_else(absent).map_err(failed)?;
+        fs::remove_dir_all(&info).or_else(ignore_missing).map_err(failed)?;
         refs::remove_links(self.folder).map_err(failed)?;
         let found = refs::read(self.folder).map_err(failed)?;
         let (target, others) = self.changed(&found);
@@ -340,8 +339,8 @@ impl Source<'_> {
         Ok(())
     }
 
-    /// Describes the first index entry in the private directory that changes a path in
-    /// `rules.keep`.
+    /// Describes the first index entry in the private directory that changes a path at or beneath
+    /// those in `rules.keep`. Returns `None` if there is no such entry.
     fn refused_index(
         &self,
         git: &Git,
@@ -372,8 +371,8 @@ impl Source<'_> {
         Ok(None)
     }
 
-    /// Describes the first change to a path in `rules.keep` in the new commits of a reference other
-    /// than the branch that was checked out at the start.
+    /// Describes a change at or beneath a path in `rules.keep` by the new commits of a reference
+    /// other than the branch that was checked out at the start. Returns `None` if there is none.
     fn refused_other(
         &self,
         git: &Git,
@@ -427,7 +426,7 @@ impl Source<'_> {
     }
 
     /// Returns the reason why the run must not make these commits, or `None` if it may. The reason
-    /// names the first commit that is refused.
+    /// names a commit and a path.
     fn refused(
         &self,
         git: &Git,
@@ -540,7 +539,7 @@ fn place_pack(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     sync_folder(to)
 }
 
-fn absent(error: io::Error) -> io::Result<()> {
+fn ignore_missing(error: io::Error) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(error),

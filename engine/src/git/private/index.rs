@@ -1,8 +1,8 @@
 //! Compares an index of a child's private git directory with the project's index at the start.
 //!
-//! The child's index never reaches the project. However, an agent that uses `git update-index` to
-//! add an entry for a path that it must never write has tried to change that path, so the run must
-//! fail. This module must never read an index with the child's configuration.
+//! The child's index never reaches the project. However, an agent that changes the index entry of a
+//! path that it must never write has tried to change that path, so the run must fail. This module
+//! must never read an index with the child's configuration.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;

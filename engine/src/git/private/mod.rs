@@ -37,8 +37,8 @@ use crate::sandbox::private_git::{PrivateGit, Repository};
 pub use import::{ImportRules, Imported, import};
 pub use prepare::{RepositoryStart, prepare};
 
-/// Returns the path in `keep` that contains or equals `path`, ignoring letter case. All paths are
-/// absolute.
+/// Returns the first path in `keep` that contains or equals `path`, ignoring letter case, or `None`
+/// if there is none. All paths are absolute.
 pub(crate) fn kept_above<'k>(keep: &'k [PathBuf], path: &Path) -> Option<&'k Path> {
     let folded = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     let own = folded(path);

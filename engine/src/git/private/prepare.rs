@@ -62,8 +62,8 @@ impl RepositoryStart {
 }
 
 /// Creates the private directory, and returns the references and the index entries of each
-/// repository. `hidden` lists absolute paths. The child must not change the index entries at or
-/// beneath them, and `git add` ignores those of them that are untracked.
+/// repository. `hidden` lists the absolute paths at or beneath which the child must not change
+/// index entries. `git add` ignores untracked files there.
 ///
 /// # Errors
 /// Returns a [`GitError`] if the project's repository cannot be read or a file cannot be written.
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn child_gets_no_credentials_or_programs() {
+    fn unsafe_settings_are_omitted() {
         let none = "[core]\n\trepositoryformatversion = 0\n";
         for refused in [
             "credential.helper\nstore",

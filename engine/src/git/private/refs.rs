@@ -120,7 +120,7 @@ fn is_object(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// Returns whether git would accept `name` as a reference name.
+/// Returns whether `name` is a full reference name that is valid in git and shorter than 400 bytes.
 fn is_name(name: &str) -> bool {
     let part = |part: &str| {
         !part.is_empty()
@@ -141,7 +141,7 @@ fn is_name(name: &str) -> bool {
 /// hard links.
 ///
 /// # Errors
-/// Returns an error if an entry cannot be removed.
+/// Returns an error if a folder cannot be read or an entry cannot be removed.
 pub fn remove_links(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -11,7 +11,7 @@ fn calls(n: u64) -> Budget {
 }
 
 #[test]
-fn runs_share_a_budget_and_pay_for_unknown_usage() {
+fn shared_budget_is_charged_for_unknown_usage() {
     let mut fixture = fixture();
     let levels = [day(calls(5))];
     let first = fixture.requested("dream", "a");

@@ -113,12 +113,12 @@ fn edited_schedule_restarts_and_removed_job_is_disabled() {
     assert_eq!(
         fixture.store.job(&fixture.project, "tidy").unwrap().next_due,
         Some(later(90)),
-        "an unchanged schedule keeps its due time"
+        "an unchanged schedule keeps its next due time"
     );
 }
 
 #[test]
-fn names_of_nights_are_never_used_twice() {
+fn night_names_are_never_reused() {
     let mut fixture = fixture();
     let mut open = || {
         let (project, until) = (&fixture.project, later(480));
@@ -126,7 +126,7 @@ fn names_of_nights_are_never_used_twice() {
     };
     let (first, _, third) = (open(), open(), open());
     assert_eq!(third.name, "2026-11-21-3");
-    // The first night is pruned, so fewer nights than names remain.
+    // The first night is pruned, so fewer nights remain than names have been used.
     fixture.store.db.execute("DELETE FROM nights WHERE id = ?1", [first.id.0]).unwrap();
     let (project, until) = (&fixture.project, later(480));
     let next = fixture.store.open_night(project, "2026-11-21", now(), until).unwrap();

@@ -8,7 +8,7 @@ fn damaged_and_foreign_files_are_refused() {
     let path = folder.path().join("database.sqlite");
     for content in [
         &b""[..],
-        b"not a database at all, but long enough to be looked at as one ................",
+        b"not a database at all, but long enough to be inspected as one ................",
     ] {
         std::fs::write(&path, content).unwrap();
         let error = Store::open(&path).err().unwrap();

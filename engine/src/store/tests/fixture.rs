@@ -1,4 +1,4 @@
-//! Helpers that change and inspect a test's database.
+//! Provides helpers that change and inspect a test's database.
 
 use super::*;
 

@@ -7,7 +7,7 @@ fn chained() -> Fixture {
     fixture.jobs(&[
         job("fetch", Schedule::manual()),
         after("use", "fetch", On::Success),
-        after("tell", "fetch", On::End),
+        after("notify", "fetch", On::End),
         after("last", "use", On::Success),
     ]);
     fixture
@@ -19,7 +19,7 @@ fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
     fixture.end(&run, outcome, later(1));
     fixture.check();
-    ["use", "tell", "last"].map(|job| {
+    ["use", "notify", "last"].map(|job| {
         let runs = fixture.runs_of(job);
         runs.last().map_or("nothing".to_owned(), |run| match run.outcome() {
             Some(outcome) => outcome.to_string(),
@@ -63,12 +63,12 @@ fn retried_attempts_start_no_followers() {
     let run = fixture.enqueue("fetch");
     fixture.start(now());
     fixture.end(&run, &failed(Class::Crash), later(1));
-    assert!(fixture.runs_of("tell").is_empty());
+    assert!(fixture.runs_of("notify").is_empty());
     let again = fixture.start(later(60)).remove(0);
     fixture.end(&again, &Outcome::Succeeded, later(61));
-    let tell = fixture.runs_of("tell");
-    assert_eq!((tell.len(), tell[0].origin), (1, Origin::Event));
-    assert_eq!(tell[0].due, later(61));
+    let runs = fixture.runs_of("notify");
+    assert_eq!((runs.len(), runs[0].origin), (1, Origin::Event));
+    assert_eq!(runs[0].due, later(61));
 }
 
 #[test]
@@ -100,9 +100,9 @@ fn follower_joins_only_an_open_night() {
 #[test]
 fn disabled_job_is_not_started_as_follower() {
     let mut fixture = chained();
-    let mut tell = after("tell", "fetch", On::End);
-    tell.enabled = false;
-    fixture.jobs(&[job("fetch", Schedule::manual()), tell]);
+    let mut notify = after("notify", "fetch", On::End);
+    notify.enabled = false;
+    fixture.jobs(&[job("fetch", Schedule::manual()), notify]);
     assert_eq!(ended(&mut fixture, &Outcome::Succeeded)[1], "nothing");
 }
 

@@ -90,9 +90,9 @@ fn every_released_format_opens() {
         assert_eq!(read(&store.db, &path, STEPS).unwrap(), PRESENT);
         let runs = store.runs(&RunFilter::default()).unwrap();
         assert!(runs.len() > 10, "{}", runs.len());
-        let words: std::collections::BTreeSet<&str> =
+        let names: std::collections::BTreeSet<&str> =
             runs.iter().filter_map(|run| Some(run.outcome()?.as_str())).collect();
-        assert_eq!(words.len(), 7, "{words:?}");
+        assert_eq!(names.len(), 7, "{names:?}");
         for state in ["queued", "requested", "running"] {
             assert!(runs.iter().any(|run| run.state.name() == state), "{state}");
         }

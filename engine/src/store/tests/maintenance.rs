@@ -60,7 +60,7 @@ fn daily_maintenance_has_one_claimant() {
     other.record_maintenance(Task::Daily, "", later(61)).unwrap();
     assert!(!fixture.store.claim_maintenance(later(60 * 24)).unwrap());
     assert!(fixture.store.claim_maintenance(later(60 * 24 + 61)).unwrap());
-    // A time in the future, recorded by a wrong clock, does not postpone maintenance.
+    // A time in the future, recorded with a wrong clock, does not postpone maintenance.
     other.record_maintenance(Task::Daily, "", later(60 * 24 * 900)).unwrap();
     assert!(fixture.store.claim_maintenance(later(60 * 24 * 2)).unwrap());
 }

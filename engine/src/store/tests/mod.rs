@@ -1,4 +1,4 @@
-//! The modules with tests of the store, and the fixture that they share.
+//! Contains the store's tests and the fixture that they share.
 
 mod alerts;
 mod budgets;

@@ -35,7 +35,7 @@ fn runs_start_by_priority_then_age() {
 }
 
 #[test]
-fn slots_count_manual_runs_across_projects() {
+fn manual_runs_use_slots_across_projects() {
     let mut fixture = fixture();
     fixture.jobs(&[grouped("a", 2), grouped("b", 2)]);
     let other = ProjectId::new(now());

@@ -110,7 +110,7 @@ fn cancelled_runs_are_not_retried() {
 }
 
 #[test]
-fn deferred_run_returns_once_at_its_time() {
+fn deferred_run_is_requeued_once() {
     let mut fixture = fixture();
     let run = fixture.enqueue("dream");
     fixture.start(now());

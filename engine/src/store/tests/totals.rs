@@ -26,7 +26,7 @@ fn rows(db: &Connection, sql: &str) -> Vec<(i64, String, String, i64)> {
 }
 
 #[test]
-fn counts_equal_the_rows_of_runs() {
+fn counts_match_settled_runs() {
     let mut fixture = fixture();
     let outcomes = [
         Outcome::Succeeded,

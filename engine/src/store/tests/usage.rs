@@ -330,13 +330,13 @@ fn fallbacks_are_reserved_or_left_out() {
     let mut fixture = fixture();
     let day = BudgetLevel::new(DAY, "p".to_owned(), "day".to_owned(), Budget::default());
     let pool = pool_day(calls(5));
-    let hour = std::time::Duration::from_secs(7200);
+    let timeout = std::time::Duration::from_secs(7200);
     let ask = |fixture: &Fixture| {
         fixture
             .store
             .chained(
                 calls(3),
-                hour,
+                timeout,
                 vec![day.clone()],
                 vec![vec![day.clone()], vec![day.clone(), pool.clone()]],
                 now(),

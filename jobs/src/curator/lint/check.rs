@@ -5,9 +5,9 @@
 //! | `broken-link` | a relative link or wiki link to a file that does not exist |
 //! | `broken-anchor` | a `#…` that matches no heading or id of the note |
 //! | `ambiguous-link` | a wiki link that matches several notes |
-//! | `duplicate-title` | two notes with the same title |
+//! | `duplicate-title` | notes with the same title, except indexes and similar |
 //! | `missing-front-matter` | a note without front matter, if at least half of the notes have it |
-//! | `orphan` | a note that no other note links to and that is not an index |
+//! | `orphan` | a note, except an index or similar, that no other note links to |
 //! | `stale-claim` | a path in code that does not exist; an "as of" date that is too old; a past expiry date |
 
 use std::cell::Cell;
@@ -26,7 +26,7 @@ const STALE_DAYS: i32 = 180;
 /// (`ASKED`).
 const ALIKE: usize = 2_000;
 const ASKED: usize = 200;
-/// The number of notes to list when several notes match one link.
+/// Maximum number of notes to list when several notes match one link.
 const NAMED: usize = 3;
 /// Names of notes that need no incoming links.
 const ROOTS: [&str; 5] = ["readme", "index", "home", "changelog", "contributing"];
@@ -41,8 +41,8 @@ pub struct LintNote {
     pub text: String,
 }
 
-/// Checks the notes and returns the findings. `exists` looks up files in the vault, and `there`
-/// also looks up files in the project.
+/// Checks the notes and returns the findings. `exists` returns whether the vault contains a path,
+/// and `there` whether the vault or the project does.
 pub fn check(
     notes: &[LintNote],
     exists: &dyn Fn(&str) -> bool,
@@ -116,6 +116,7 @@ type Broken = (&'static str, String);
 
 impl LintContext<'_> {
     /// Returns the note that a link points to, or `None` if the link does not point to a note.
+    /// Returns an error if the link is broken or ambiguous.
     fn follow(&self, from: usize, link: &Link) -> Result<Option<usize>, Broken> {
         let (target, anchor, to) = match link {
             Link::Plain(to) => {
@@ -362,7 +363,7 @@ fn stale(
     for key in ["review_by", "expires", "valid_until"] {
         let date = document.get(key).and_then(|date| date.parse::<Date>().ok());
         if let Some(date) = date.filter(|date| *date < today) {
-            let message = format!("its {key}, {date}, has passed");
+            let message = format!("the date in {key}, {date}, has passed");
             findings.push(found(note, 1, "stale-claim", message));
         }
     }

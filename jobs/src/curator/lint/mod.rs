@@ -1,6 +1,6 @@
-//! lint-wiki: finds problems in notes and writes them to two files (JSON and Markdown), each with
-//! its note and line. Rules find the problems, and a model may only add a suggestion to an existing
-//! finding. This module must never change a note.
+//! lint-wiki: finds problems in notes and writes them, each with its note and line, to a JSON file
+//! and a Markdown file. Rules find the problems, and a model may only add a suggestion to an
+//! existing finding. This module must never change a note.
 
 mod check;
 mod links;
@@ -24,7 +24,7 @@ use crate::json::pretty;
 use crate::{Context, JobError};
 pub use check::{LintNote, check};
 
-/// Maximum size of a note in bytes. Larger notes are not read, and the published files name them.
+/// Maximum size of a note in bytes. Larger notes are not read.
 const LARGEST: u64 = 1 << 20;
 /// Maximum number of findings to show to a model.
 const SHOWN: usize = 40;
@@ -71,8 +71,8 @@ pub(super) enum IgnoredNotes {
 }
 
 /// Returns the notes inside `one`, or inside `folder` if `one` is `None`, sorted by path and
-/// excluding the folders listed in `leave`. Also returns a message for each file or folder that
-/// could not be read.
+/// excluding the folders listed in `leave`. Also returns a message for each note that could not be
+/// read, and for each folder that is left out because of its ignore file.
 pub(super) fn notes(
     folder: &Path,
     root: &Path,
@@ -134,7 +134,7 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Returns the reason a folder is not searched, or `None` if the folder is searched. Without this
+/// Returns the reason why a folder is not searched, or `None` if it is searched. Without this
 /// check, the walker would open an ignore file that is a FIFO and block.
 fn unusable(folder: &Path) -> Option<String> {
     let mut named = [".ignore", ".gitignore", ".git/info/exclude"].into_iter();
@@ -151,7 +151,8 @@ fn unusable(folder: &Path) -> Option<String> {
 /// Checks the notes in the vault.
 ///
 /// # Errors
-/// Returns an error if there is no vault, the database cannot be used, or the run was cancelled.
+/// Returns an error if the notes folder does not exist, the database cannot be used, or the run was
+/// cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,

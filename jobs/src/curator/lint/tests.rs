@@ -51,7 +51,7 @@ fn each_lint_fault_is_reported_at_its_line() {
         "guide/a.md:6 broken-link [[Plam]] does not exist; did you mean Plan.md?",
         "guide/a.md:7 ambiguous-link [[d]] may be x/d.md or y/d.md",
         "lonely.md:1 orphan no other note links to it",
-        "x/d.md:1 stale-claim its expires, 2026-01-01, has passed",
+        "x/d.md:1 stale-claim the date in expires, 2026-01-01, has passed",
     ];
     assert_eq!(reported, expected);
 }

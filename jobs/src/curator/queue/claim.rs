@@ -36,7 +36,7 @@ pub struct Claim {
 pub enum NextFile {
     /// A job was claimed for the caller.
     Claimed(Box<Claimed>),
-    /// No job is waiting that this claim may take.
+    /// No job is waiting, or this claim may take none of the waiting jobs.
     Empty,
     /// Jobs are waiting, but the hourly cap allows none before `until`.
     Capped {
@@ -104,9 +104,9 @@ impl<'a> Consumer<'a> {
 
     /// Claims the next job, by priority and then age.
     ///
-    /// The first claim of a run, with `first` set, also recovers the files left by dead consumers.
-    /// Only a first claim takes a job that was returned from a dead consumer. If such a job kills
-    /// the process again, no other job is affected.
+    /// A run's first claim, for which `first` is set, also recovers the files left by dead
+    /// consumers. Only a first claim takes a job that was returned from a dead consumer. If such a
+    /// job kills the process again, no other job is affected.
     ///
     /// # Errors
     /// Returns an error if a file operation fails.
@@ -181,7 +181,7 @@ impl<'a> Consumer<'a> {
     }
 
     /// Returns the waiting jobs that this consumer has not claimed, in order, and moves files that
-    /// are not valid new jobs to `failed/`.
+    /// are not valid new jobs to `failed/`. Leaves young files that may still be incomplete.
     fn inspect(&self, now: Timestamp, moved: &mut Vec<MovedFile>) -> io::Result<VecDeque<JobFile>> {
         let mut jobs = Vec::new();
         for name in names(&self.worker.path("queue"))? {

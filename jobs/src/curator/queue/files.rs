@@ -32,9 +32,9 @@ pub(in crate::curator) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Reads a small plain file, or returns `None` if there is none. A file that must not be opened
-/// yields empty content, which is not a valid job. The file is therefore moved to `failed/` and
-/// does not block the others.
+/// Reads at most [`LARGEST`] + 1 bytes of a plain file, or returns `None` if the file does not
+/// exist. A file that must not be opened yields empty content, which is not a valid job. The file
+/// is therefore moved to `failed/` and does not block the others.
 pub(in crate::curator) fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = match open_no_link(path) {
         Ok(file) => file,

@@ -3,8 +3,7 @@
 //! Several consumers may work on one folder. A claim records the start in `logs/hour.jsonl`, writes
 //! the owner to `processing/ID.owner` and then renames the file. The lock is held during the claim
 //! but not while the job is processed. All starts are recorded, so the hourly cap applies across
-//! restarts and consumers. A start that is recorded but not used still counts towards the cap, so
-//! the cap is never exceeded. This module must never follow a link out of the folder.
+//! restarts and consumers. This module must never follow a link out of the folder.
 
 mod claim;
 mod files;
@@ -224,8 +223,8 @@ impl Worker {
         remove(&self.file("processing", &format!("{}.owner", claimed.job.id)))
     }
 
-    /// Writes the reason, which may quote the file, and then moves the file to `failed/`. Returns
-    /// the reason as it was written.
+    /// Writes the reason, redacted because it may quote the file, and then moves the file to
+    /// `failed/`. Returns the reason as written.
     fn reject(&self, from: &str, name: &str, why: &str, now: Timestamp) -> io::Result<String> {
         let stem = name.strip_suffix(".json").unwrap_or(name);
         let reason = self.file("failed", &format!("{stem}.reason.txt"));
@@ -249,7 +248,7 @@ pub fn host() -> String {
 }
 
 /// Paths that are reserved for other parts of runner, for git and for agents. The worker's folder
-/// may be inside the first one.
+/// may be inside the first path, but must not be that path.
 const RESERVED: [&str; 14] = [
     ".runner",
     ".runner/staging",
@@ -267,7 +266,7 @@ const RESERVED: [&str; 14] = [
     ".agents/overnight",
 ];
 
-/// Returns the reserved path that is equal to `path` or contains it.
+/// Returns the reserved path that conflicts with `path`, if any.
 fn reserved(path: &RelPath) -> Option<&'static str> {
     let lower = path.as_str().to_lowercase();
     let (own, rest) = RESERVED.split_first().expect("the list is not empty");
@@ -280,9 +279,9 @@ fn reserved(path: &RelPath) -> Option<&'static str> {
     found.or_else(|| lower.split('/').any(|part| part == ".git").then_some(".git"))
 }
 
-/// Returns the reason an existing folder cannot be a worker's folder. Files are moved and removed
-/// in its subfolders, so a folder with other visible entries must also have the subfolders of a
-/// queue.
+/// Returns the reason why an existing folder cannot be a worker's folder. Files are moved and
+/// removed in its subfolders, so a folder with other visible entries must also have the subfolders
+/// of a queue.
 fn foreign(folder: &Path) -> Option<String> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

@@ -12,7 +12,7 @@ use super::files::{names, read, remove};
 use super::{MovedFile, Worker, host};
 use crate::curator::job::{CuratorJobKind, JobFile};
 
-/// How long an owner on another host is assumed to be alive.
+/// How long after its claim an owner on another host is assumed to be alive.
 const ELSEWHERE: SignedDuration = SignedDuration::from_hours(1);
 
 /// The process that has claimed a file.
@@ -22,13 +22,13 @@ pub(super) struct ClaimHolder {
     pub(super) owner: ProcessIdentity,
     pub(super) host: String,
     pub(super) since: Timestamp,
-    /// The run that the file is claimed for.
+    /// The run for which the file is claimed, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) run: Option<String>,
 }
 
-/// Returns whether a run is over. A dead run may have an incomplete publication, so its files
-/// remain claimed until the run is settled.
+/// A function that returns whether a run is over. A dead run may have an incomplete publication, so
+/// its files remain claimed until the run is settled.
 pub type IsOver<'a> = &'a dyn Fn(&str) -> bool;
 
 impl Worker {

@@ -1,8 +1,8 @@
 //! Records the job starts of the last hour in `logs/hour.jsonl`, one line per start.
 //!
 //! The line is written before a file is claimed, so the cap applies across restarts and consumers.
-//! A start that is recorded but not used still counts towards the cap, so the cap is never
-//! exceeded.
+//! If the process dies before it claims the file, the recorded start still counts towards the cap,
+//! so the cap is never exceeded. Only the start of a job that had to wait is removed again.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub(super) struct StartRecord {
 #[derive(Debug, Default)]
 pub(super) struct StartWindow {
     pub(super) list: Vec<StartRecord>,
-    /// The number of lines that are older than an hour.
+    /// The number of lines that are at least an hour old.
     over: usize,
     /// Whether a start's time was replaced with the current time. The list must then be rewritten,
     /// because otherwise that start would never expire.
@@ -78,7 +78,7 @@ impl Worker {
         append(&self.path("logs/hour.jsonl"), &lines(last)?)
     }
 
-    /// Removes the last recorded start of a job that only waited.
+    /// Removes the last recorded start of a job that had to wait.
     pub(crate) fn forget(&self, id: &str, now: Timestamp) -> io::Result<()> {
         let _held = self.lock()?;
         let mut starts = self.starts(now)?.list;

@@ -13,14 +13,14 @@ use crate::dream::rule::{self, RuleVerdict};
 /// The column for verdicts that name a candidate without proposing anything.
 const PERHAPS: &str = "perhaps";
 
-/// The classes of labelled ideas, compared with the verdicts on them.
+/// The known classes of labelled ideas, compared with the verdicts on these ideas.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Classes {
     /// The number of ideas by actual class (`open` if only that is known) and by verdict.
     pub confusion: BTreeMap<&'static str, BTreeMap<&'static str, usize>>,
     /// The F1 score of each class that has ideas.
     pub f1: BTreeMap<&'static str, f64>,
-    /// The mean of the F1 scores; `None` without labels.
+    /// The mean of the F1 scores; `None` if no idea has a known class.
     pub macro_f1: Option<f64>,
 }
 
@@ -61,7 +61,7 @@ impl Classes {
     }
 }
 
-/// The ideas with known commits, judged on the history before the first commit of each idea.
+/// The ideas with known commits, judged on the history before each idea's first known commit.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Past {
     pub ideas: usize,

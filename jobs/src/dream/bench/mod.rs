@@ -34,7 +34,7 @@ pub struct Figures {
     pub ideas: usize,
     /// Number of judged ideas that have a label.
     pub labelled: usize,
-    /// Labels whose idea was not found.
+    /// Labelled ideas that were not found.
     pub missing: Vec<String>,
     /// Number of labelled commits that are not in the history.
     pub unknown_commits: usize,
@@ -52,8 +52,8 @@ pub struct Figures {
     pub hits: Hits,
     /// The figures for ideas with known duplicates.
     pub duplicates: Duplicates,
-    /// Labelled ideas that were proposed for archiving even though their label neither gives a
-    /// class nor marks them as open. The user has to read them.
+    /// Labelled ideas that were proposed for archiving and whose label neither gives a class nor
+    /// marks them as open. Only the user can judge these proposals.
     pub unlabelled_archived: Vec<String>,
     /// The figures for the history before the first known commit of each idea, if the caller
     /// requested them.
@@ -108,7 +108,7 @@ pub struct Duplicates {
     pub false_merges: Vec<String>,
 }
 
-/// A labelled idea with the input for the rule.
+/// A labelled idea with the rule's input for the second measurement.
 struct Case<'a> {
     label: &'a Label,
     features: Features,
@@ -225,8 +225,8 @@ fn is_true(label: &Label, hash: &str) -> bool {
     label.commits().any(|known| hash.starts_with(&known.to_ascii_lowercase()))
 }
 
-/// Returns the evidence about an idea before its first known commit, or `None` if no such commit is
-/// in the history. The `others` are compared as they are now.
+/// Returns the evidence about an idea from the history before the idea's first known commit, or
+/// `None` if no known commit is in the history. The `others` are compared as they are now.
 fn before(
     room: &ProjectEvidence,
     label: &Label,

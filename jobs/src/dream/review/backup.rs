@@ -1,4 +1,4 @@
-//! The backup of an act: the content that the act replaced or removed, with a record of the act, in
+//! An act's backup: the content that the act replaced or removed, with a record of the act, in
 //! `dreams/.undo/ID/RUN/`.
 //!
 //! ```text
@@ -30,7 +30,7 @@ pub(super) struct FileContent {
     pub sha256: Digest,
     /// The file in the backup that contains the content.
     pub file: String,
-    /// The permission bits and the modification time of the file.
+    /// The file's permission bits and modification time.
     #[serde(flatten)]
     pub looks: FileLook,
 }
@@ -50,9 +50,9 @@ pub(super) struct ChangedFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IdeaState {
     pub path: String,
-    /// The status of the idea; `None` if `state.json` had no entry or no status for it.
+    /// The idea's status; `None` if `state.json` had no entry or no status for the idea.
     pub status: Option<String>,
-    /// The digest of the triaged content; `None` if there was none.
+    /// The digest of the triaged content; `None` if none was recorded.
     pub hash: Option<Digest>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct IdeaState {
 pub(super) struct DecisionRecord {
     /// The decision as written in the decisions file.
     pub decision: Decision,
-    /// All changed files except the decisions and the state.
+    /// All changed files except runner's own files.
     pub changes: Vec<ChangedFile>,
     /// The affected ideas, as `state.json` recorded them before the act.
     pub state: Vec<IdeaState>,
@@ -106,9 +106,9 @@ pub(super) fn of<'p>(
     (act, kept)
 }
 
-/// Returns each path that a decision changed, with the digest of the file after the latest such
-/// change, or `None` if that change removed the file. Backups that cannot be read are skipped:
-/// changes recorded only there are treated as someone else's.
+/// Returns each path that an act changed, with the file's digest after the latest such act, or
+/// `None` if that act removed the file. A backup that cannot be read is skipped, so changes
+/// recorded only there are treated as someone else's.
 pub fn own_edits(root: &Path, spec: &DreamSpec) -> BTreeMap<String, Option<Digest>> {
     let mut acts: Vec<(String, DecisionRecord)> = Vec::new();
     let (Ok(fs), Ok(reader)) = (RealFs::open(root), Reader::open(root, LONGEST)) else {

@@ -7,8 +7,8 @@
 //!     └── its ideas changed: refused unless forced
 //! ```
 //!
-//! `skipped` is the only decision that another decision may follow without an undo, because a user
-//! who skipped a proposal may reconsider it later.
+//! Another decision may follow `skipped` without an undo, because a user who skipped a proposal may
+//! reconsider it later. Any other decision must first be undone.
 
 use std::path::Path;
 
@@ -39,14 +39,14 @@ pub struct Decider<'a> {
     /// The settings of the project's dream.
     pub spec: &'a DreamSpec,
     pub project: &'a ProjectId,
-    /// Runner's state folder, which contains the decision locks.
+    /// Runner's state folder, which contains the job locks.
     pub state: &'a Path,
     /// The project's cache folder, which must exist.
     pub cache: &'a Path,
     pub git: &'a Git,
     pub clock: &'a Clock,
     pub me: &'a ProcessIdentity,
-    /// The store that records the run.
+    /// The store that records an act's run.
     pub store: &'a mut Store,
     /// Removes secrets from the user's note on a decision.
     pub redactor: &'a Redactor,
@@ -68,8 +68,7 @@ pub enum DecisionInput {
         /// The destination of a merge, if it differs from the proposed one or none was proposed.
         into: Option<String>,
     },
-    /// Leave the idea as it is, and do not make the same proposal again until the idea
-    /// changes.
+    /// Leave the idea as it is, and do not make the same proposal again until the idea changes.
     Skip,
 }
 
@@ -175,13 +174,13 @@ pub enum ReviewError {
         /// The path at which the text would become visible.
         to: String,
     },
-    /// A file changed during both attempts, or since the decision that is to be undone.
+    /// A file changed during both attempts, or since the decision to undo.
     #[error("{0}")]
     Changed(String),
-    /// Another review is in progress.
+    /// Another decision or undo is in progress.
     #[error("{0}")]
     Busy(String),
-    /// Another process changed a target during the edit.
+    /// Another process changed a target during the publication.
     #[error("{0}")]
     Conflict(String),
     /// The edit is only partly published; the next command or tick completes it.
@@ -270,10 +269,10 @@ impl Decider<'_> {
         Ok(plan)
     }
 
-    /// Returns the current text of an idea.
+    /// Returns the current content of an idea.
     ///
     /// # Errors
-    /// Returns an error if the idea is gone or cannot be read.
+    /// Returns an error if the idea does not exist or cannot be read.
     pub fn text(&self, path: &str) -> Result<Vec<u8>, ReviewError> {
         Ok(source(&self.read_scope()?, path)?.bytes)
     }
@@ -285,7 +284,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns a verdict's action, and the plan that carries it out.
+    /// Returns the action that a verdict chooses, and the plan that carries out the verdict. For a
+    /// rejected or skipped proposal, returns the proposed action and an empty plan.
     fn planned(
         &self,
         item: &ProposalItem,
@@ -333,14 +333,15 @@ impl Decider<'_> {
         let plan = plan(action, &from, into.as_ref(), stamp, (self.spec, taken));
         let mut plan = plan.map_err(ReviewError::Cannot)?;
         if item.stale.is_some() {
-            // No pass has read the current content, so it must not be recorded as triaged.
+            // No pass is known to have read the current content, so it must not be recorded as
+            // triaged.
             plan.marks.iter_mut().for_each(|(_, mark)| mark.hash = None);
         }
         Ok((action, plan))
     }
 
-    /// Applies the path rules for manual edits to every path that a plan writes, and to the folder of
-    /// the backup.
+    /// Applies the path rules for acts to every path that a plan writes, including runner's own
+    /// files.
     pub(super) fn guard(
         &self,
         plan: &ActionPlan,
@@ -375,8 +376,8 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
     })
 }
 
-/// Compares a verdict with an earlier decision. Repeating the same decision with the same action
-/// succeeds and does nothing; any other verdict is an error.
+/// Compares a verdict with an earlier decision. Succeeds, without any effect, if the verdict
+/// repeats the decision and its action; any other verdict is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,
@@ -398,7 +399,11 @@ fn stands(
     })
 }
 
-/// Reads the current content of an idea.
+/// Reads a file's current content.
+///
+/// # Errors
+/// Returns [`ReviewError::Cannot`] if the file does not exist, and [`ReviewError::Guard`] if it
+/// cannot be read.
 pub(super) fn source(scope: &Scope, path: &str) -> Result<Source, ReviewError> {
     match scope.inspect(path, LONGEST) {
         Ok(Some((bytes, looks))) => Ok(Source { path: path.to_owned(), bytes, looks }),

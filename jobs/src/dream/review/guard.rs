@@ -1,4 +1,4 @@
-//! The rules for the paths that an act may write, applied to a whole plan with two git queries.
+//! The rules for the paths that an act may write. Two git queries check a whole plan.
 //!
 //! Canonical files are never written, and runner's own files must be ignored by git. An idea may be
 //! tracked by git or not, as the user chooses: an act edits the work tree as the user would,
@@ -50,7 +50,7 @@ pub(super) fn check(
             ));
         }
     }
-    // This check precedes the git queries, because git follows links or fails on them.
+    // This check refuses links before the git queries, because git follows links or fails on them.
     let disk = RealFs::open(git.root()).map_err(|error| Refused::Guard(error.to_string()))?;
     for path in &paths {
         let rel = RelPath::new(path).map_err(|bad| Refused::Guard(bad.to_string()))?;
@@ -90,7 +90,7 @@ fn exposed(
     plan: &ActionPlan,
     is_ignored: impl Fn(&str) -> bool,
 ) -> Result<(), Refused> {
-    // Text is moved only from a file that the plan removes; other changes add lines to a file.
+    // A plan moves text only from files that it removes.
     let moved: Vec<&str> = plan
         .changes
         .iter()
@@ -141,7 +141,7 @@ enum PrivacyReason {
 }
 
 impl Privacy {
-    /// Asks git about the ideas folder of a dream job.
+    /// Determines whether a dream job's ideas are private, from the setting `private` or from git.
     ///
     /// # Errors
     /// Returns an error if git fails.
@@ -188,7 +188,7 @@ impl fmt::Display for Privacy {
         match self.private {
             true => write!(
                 f,
-                "the notes in {folder} are private ({because}): accepting one that moves to a path that git does not ignore needs --publish"
+                "the notes in {folder} are private ({because}): --publish is needed to move one to a path that git does not ignore"
             ),
             false => write!(
                 f,

@@ -1,6 +1,5 @@
-//! The user's recent decisions on proposals similar to a given one, shown together with a new
-//! proposal. The decisions only change the order of proposals; they never cause a proposal to be
-//! left out.
+//! The user's recent decisions on similar proposals, shown together with a proposal. They change
+//! the order of proposals, but never cause a proposal to be left out.
 
 use jiff::{SignedDuration, Timestamp};
 use runner_text::counted;
@@ -12,12 +11,13 @@ use super::proposals::Proposals;
 /// Maximum age of the decisions that are counted.
 const COUNTED: SignedDuration = SignedDuration::from_hours(90 * 24);
 
-/// The decisions on proposals with the same status and action.
+/// The numbers of decisions on proposals with the same status and action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LikeDecisions {
     pub accepted: usize,
+    /// Number of rejected and of amended proposals.
     pub rejected: usize,
-    /// Decisions that the user took back.
+    /// Number of decisions that the user undid.
     pub undone: usize,
 }
 
@@ -28,7 +28,7 @@ impl LikeDecisions {
         against > 0 && against >= self.accepted
     }
 
-    /// Describes the decisions. Returns `None` if there are none.
+    /// Describes the decisions, or returns `None` if there are none.
     pub fn describe(self) -> Option<String> {
         let all = self.accepted + self.rejected + self.undone;
         let counts =
@@ -95,7 +95,8 @@ impl PastDecisions {
 }
 
 impl Proposals {
-    /// Moves proposals of a kind that the user has decided against to the end of their pass.
+    /// Moves proposals of a [disfavoured](LikeDecisions::is_disfavoured) kind to the end of their
+    /// pass.
     pub fn rank(&mut self, past: &PastDecisions) {
         let mut start = 0;
         while start < self.items.len() {
@@ -115,8 +116,8 @@ mod tests {
     #[test]
     fn decisions_are_described() {
         let past = LikeDecisions { accepted: 1, rejected: 3, undone: 0 };
-        let words = "you accepted 1 and rejected 3 of 4 proposals like this in the last 90 days";
-        assert_eq!(past.describe().as_deref(), Some(words));
+        let text = "you accepted 1 and rejected 3 of 4 proposals like this in the last 90 days";
+        assert_eq!(past.describe().as_deref(), Some(text));
         assert!(past.is_disfavoured());
         assert_eq!(LikeDecisions::default().describe(), None);
         assert!(!LikeDecisions { accepted: 2, rejected: 1, undone: 0 }.is_disfavoured());

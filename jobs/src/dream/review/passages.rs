@@ -9,10 +9,9 @@ use std::collections::BTreeSet;
 const NESTED: usize = 2;
 
 /// Returns the passages of `text` that `other` does not contain, as they are written, with the
-/// blank lines that follow them. A passage that consists of sentences is also contained if a
-/// passage in `other` contains all these sentences in a row. The headings above a missing passage
-/// are also returned, even if `other` contains them; only the title is left out if `other` contains
-/// it.
+/// blank lines that follow them. A passage of whole sentences is also contained in `other` if a
+/// passage there contains these sentences in a row. The headings above a missing passage are also
+/// returned, even if `other` contains them. Only the title is left out if `other` contains it.
 pub(super) fn missing(text: &str, other: &str) -> String {
     let known: BTreeSet<String> = passages(other).map(normalized).collect();
     let is_known = |passage: &str| {
@@ -22,7 +21,7 @@ pub(super) fn missing(text: &str, other: &str) -> String {
             || known.iter().any(|known| has_sentences(known, &passage))
     };
     let mut missing = String::new();
-    // The headings above the current passage, each with a flag: whether it still has to be copied.
+    // The headings above the current passage, each with whether it must still be copied.
     let (mut above, mut has_title): (Vec<(&str, bool)>, bool) = (Vec::new(), false);
     for passage in passages(text) {
         let known = is_known(passage);
@@ -45,7 +44,7 @@ pub(super) fn missing(text: &str, other: &str) -> String {
     missing
 }
 
-/// Returns the level of a heading: 1 for the title.
+/// Returns the level of a heading, from 1.
 fn level(heading: &str) -> usize {
     heading.len() - heading.trim_start_matches('#').len()
 }

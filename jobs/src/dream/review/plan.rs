@@ -1,4 +1,4 @@
-//! The changes that an action makes to files. The module is pure: it takes file contents and
+//! The changes that an action makes to files. The module is pure: it accepts file contents and
 //! returns changes.
 
 use jiff::Timestamp;
@@ -16,16 +16,16 @@ use super::passages;
 
 /// The line that marks an idea as meant for publication.
 pub const MARKER: &str = "<!-- ctx-dream: blog-candidate -->";
-/// One more than the number of names to try for a file that moves.
+/// Exclusive upper limit of the number in a moved file's name.
 const NAMES: u32 = 10_000;
 
-/// The current state of an idea.
+/// A file as it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The path of the idea, relative to the project.
+    /// The path of the file, relative to the project.
     pub path: String,
     pub bytes: Vec<u8>,
-    /// The permission bits and the modification time of the file.
+    /// The file's permission bits and modification time.
     pub looks: FileLook,
 }
 
@@ -46,7 +46,7 @@ pub enum FileChange {
         bytes: Vec<u8>,
         /// The file that is replaced, if there is one.
         over: Option<Source>,
-        /// The permission bits and the modification time of a file that is moved or restored.
+        /// The permission bits and the modification time to set, if the file is moved or restored.
         looks: Option<FileLook>,
     },
     /// Remove the file.
@@ -80,7 +80,7 @@ pub enum LineKind {
 pub struct PreviewLine {
     /// The kind of line.
     pub kind: LineKind,
-    /// The text as it appears in the file. It is not yet safe for a terminal.
+    /// The line of the file, or the path. The text is not yet safe for a terminal.
     pub text: String,
 }
 
@@ -158,7 +158,7 @@ pub fn plan(
                 let end = newline(text);
                 let mut bytes = ended(&source.bytes, end);
                 bytes.extend_from_slice(format!("{MARKER}{end}").as_bytes());
-                plan.says = format!("{} is marked as a text to publish", source.path);
+                plan.says = format!("{} is marked as a blog candidate", source.path);
                 // Runner added this line, so the idea need not be triaged again because of it.
                 let hash = Digest::of(&bytes);
                 plan.grows(source, bytes);
@@ -169,17 +169,17 @@ pub fn plan(
     Ok(plan)
 }
 
-/// The result of an action for the marked idea.
+/// The effect of an action on the idea that it marks.
 enum Marked<'a> {
-    /// The idea moved to this path, or became a part of the file there.
+    /// The idea moved to this path, or was merged into the file there.
     Moved(&'a str),
-    /// The idea stays, and the content with this digest is recorded as triaged.
+    /// The idea keeps its path, and the content with this digest is recorded as triaged.
     Triaged(Digest),
 }
 
 impl ActionPlan {
-    /// Plans to move a file to `to` with the content `bytes`, which may have lines added at the
-    /// start.
+    /// Plans to move a file to `to` with the content `bytes`, which may have more lines in the
+    /// front matter.
     fn moves(&mut self, source: &Source, to: String, bytes: Vec<u8>) {
         self.preview
             .push(PreviewLine { kind: LineKind::File, text: format!("{} → {to}", source.path) });
@@ -253,7 +253,8 @@ impl ActionPlan {
     }
 }
 
-/// Returns an unused path below `folder`: the idea's path, or that path with a number.
+/// Returns an unused path below `folder`: the idea's path within the ideas folder, if necessary
+/// with a number.
 fn free(
     folder: &str,
     source: &Source,
@@ -281,12 +282,12 @@ fn text(source: &Source) -> Result<&str, String> {
     std::str::from_utf8(&source.bytes).map_err(|_| format!("{} is not UTF-8", source.path))
 }
 
-/// Returns the line ending used in the text.
+/// Returns CR LF if the text contains it, and otherwise LF.
 fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Returns the bytes, with a line ending after the last line.
+/// Returns the bytes, with `end` appended if the last line has no line ending.
 fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     if bytes.last().is_some_and(|last| *last != b'\n') {
@@ -295,8 +296,8 @@ fn ended(bytes: &[u8], end: &str) -> Vec<u8> {
     bytes
 }
 
-/// Appends the passages of the source's body that the destination does not contain, and returns the
-/// new content of the destination, or `None` if it contains them all. The source's front matter is
+/// Appends to the destination the passages of the source's body that it does not contain. Returns
+/// the destination's new content, or `None` if no passage is missing. The source's front matter is
 /// left out, because it would not be at the start of the destination; the archived source keeps it.
 fn merged(source: &Source, into: &Source, stamp: Stamp<'_>) -> Result<Option<Vec<u8>>, String> {
     let (from, to) = (text(source)?, text(into)?);

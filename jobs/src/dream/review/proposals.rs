@@ -56,15 +56,15 @@ pub struct ProposalItem {
     pub proposal: Proposal,
     /// Why the proposal does not apply to the current content, if it does not.
     pub stale: Option<Stale>,
-    /// Whether a newer pass has another proposal about the same idea.
+    /// Whether a newer pass has a proposal about the same idea.
     pub superseded: bool,
     /// The decision in effect.
     pub decision: Option<Decision>,
 }
 
 impl ProposalItem {
-    /// Returns whether the user must decide. A proposal to keep an idea as it is needs no decision,
-    /// and neither does one that a newer pass replaced or whose idea no longer exists.
+    /// Returns whether the user must decide. A proposal needs no decision if it keeps the idea, if
+    /// a newer pass replaced it, or if one of its targets no longer exists or cannot be read.
     pub fn waits(&self) -> bool {
         self.is_open() && self.proposal.action != Action::Keep
     }
@@ -80,7 +80,8 @@ impl ProposalItem {
         self.decision.is_none() && !self.superseded && self.stale != Some(Stale::Gone)
     }
 
-    /// Returns the time of the pass that made the proposal, from the name of its folder.
+    /// Returns the time of the pass that made the proposal, or `None` if the name of the pass's
+    /// folder is not a valid time.
     pub fn proposed(&self) -> Option<Timestamp> {
         let name = self.pass.rsplit('/').next()?;
         let stamp = name.split_once('Z').map_or(name, |(stamp, _)| stamp);
@@ -137,8 +138,9 @@ impl Proposals {
     /// Reads the proposals of all passes.
     ///
     /// # Errors
-    /// Returns a [`ProposalsError`] if the decisions or the folder cannot be read. A pass that
-    /// cannot be read is reported in `troubles` instead.
+    /// Returns a [`ProposalsError`] if the project folder, the dreams folder or the decisions
+    /// cannot be read, or if the setting `dreams` is not a usable path. A pass that cannot be read
+    /// is reported in `troubles` instead.
     pub fn read(root: &Path, spec: &DreamSpec) -> Result<Self, ProposalsError> {
         let fs = RealFs::open(root)?;
         let dreams =
@@ -221,8 +223,8 @@ impl Proposals {
     /// Returns the proposal with this id, or the only proposal whose id begins with `id`.
     ///
     /// # Errors
-    /// Returns all ids that begin with `id` if there is not exactly one. The list is empty if `id`
-    /// is.
+    /// Returns all ids that begin with `id` if their number is not one. The list is empty if `id`
+    /// is empty.
     pub fn find(&self, id: &str) -> Result<&ProposalItem, Vec<&str>> {
         let exact = self.items.iter().find(|item| item.proposal.id == id);
         if let Some(item) = exact {
@@ -294,7 +296,7 @@ fn pass(name: &str) -> Option<(u64, u32, String)> {
     Some((format!("{day}{time}").parse().ok()?, number, name.to_owned()))
 }
 
-/// Returns whether a string is a valid id. An id is used as a folder name.
+/// Returns whether a string is a valid id, which can safely be used as a folder name.
 pub(super) fn good_id(id: &str) -> bool {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     (1..=64).contains(&id.len()) && id.bytes().all(plain)
@@ -342,10 +344,11 @@ fn checked(value: Value, spec: &DreamSpec) -> Result<Proposal, String> {
     })
 }
 
-/// Checks that a path is below the ideas folder.
+/// Checks that a path is below the ideas folder, and in neither the folder for archived ideas nor
+/// the dreams folder.
 ///
 /// # Errors
-/// Returns the reason if it is not.
+/// Returns the reason if the check fails.
 pub(super) fn idea(path: &str, spec: &DreamSpec) -> Result<(), String> {
     let rel = RelPath::new(path).map_err(|bad| bad.to_string())?;
     let within = |folder: &str| RelPath::new(folder).is_ok_and(|folder| rel.is_within(&folder));

@@ -1,9 +1,9 @@
-//! Publishes one plan as an act of [`crate::manual_edit`]. The act consists of the backup, the
-//! files, the state and the decision's line. It runs under the lock that also protects a pass's
-//! files.
+//! Publishes one plan with [`crate::manual_edit`]. The publication consists of the backup, the
+//! files, the state and the decision's line. It happens under the lock of [`JOB`] and, if possible,
+//! the lock on the dream files.
 //!
 //! ```text
-//! locks ──> recover stale runs ──> read, plan (decide, undo) ──> act: stage ──> publish ──> settled
+//! locks ──> recover stale runs ──> read, plan (decide, undo) ──> act: stage ──> publish ─> settled
 //!                                   │ refused: no trace      └──── settled, nothing published
 //! ```
 //!
@@ -62,8 +62,8 @@ impl Decider<'_> {
         Ok(ReviewLocks { _files: files, act })
     }
 
-    /// Completes each run of another job of this project whose process died after the run's
-    /// artifacts were recorded. The next tick handles all other dead runs.
+    /// Completes each run of this project's other jobs whose process died after the run's artifacts
+    /// were recorded. The next tick handles all other dead runs.
     fn recover_other_jobs(&mut self) -> Result<(), ReviewError> {
         let now = self.clock.read().map_err(|error| ReviewError::Disk(error.to_string()))?;
         // A run whose artifacts are recorded is rolled forward and never repeated.
@@ -91,7 +91,7 @@ impl Decider<'_> {
         format!("{}/.staging", self.spec.dreams)
     }
 
-    /// Publishes a plan together with the decision that led to it.
+    /// Publishes a plan together with the decision that it carries out.
     pub(super) fn place(
         &mut self,
         held: &mut ReviewLocks,
@@ -128,7 +128,7 @@ impl Decider<'_> {
 /// Why a plan could not be staged.
 enum Unstaged {
     Scope(ScopeError),
-    /// The content of the state file is not a valid state.
+    /// The state file is invalid.
     State(String),
 }
 

@@ -7,8 +7,8 @@
 //! changed since          leave (forced)    back up, then restore (forced)
 //! ```
 //!
-//! An undo is a separate act: one publication, with a backup of the content that it replaces. The
-//! backup makes it possible to recover that content after a wrong undo.
+//! An undo is a separate act: one publication, with a backup of the content that it replaces or
+//! removes. That content can therefore be recovered after a mistaken undo.
 
 use runner_engine::digest::Digest;
 use runner_engine::publish::{PublishFs as _, RealFs, RelPath};
@@ -28,8 +28,8 @@ impl Decider<'_> {
     /// Undoes the decision in effect for a proposal.
     ///
     /// # Errors
-    /// Returns a [`ReviewError`]; the error is `Changed` if a file has changed since the decision
-    /// and `if_changed` is `Refuse`.
+    /// Returns [`ReviewError::Changed`] if a file has changed since the decision and `if_changed`
+    /// is `Refuse`, and any other [`ReviewError`] if the undo fails.
     pub fn undo(
         &mut self,
         id: &str,
@@ -45,7 +45,7 @@ impl Decider<'_> {
                 Some((folder, act)) => self.back(&folder, &act, if_changed, &before)?,
                 None if acted(&before) => {
                     let why = format!(
-                        "there is no backup of the changes by {} at {}",
+                        "there is no backup for the decision on {} at {}",
                         before.proposal_id, before.at
                     );
                     return Err(ReviewError::Cannot(why));
@@ -61,7 +61,7 @@ impl Decider<'_> {
             }
             let decision =
                 Decision { decision: UNDONE.to_owned(), at: now.to_string(), note: None, ..before };
-            // An undo only puts text back where it was before, so nothing new is exposed.
+            // An undo only restores text at its earlier path, so nothing new is exposed.
             match self.place(&mut held, &plan, &decision, IfExposed::Publish) {
                 Ok(run) => {
                     let changes = plan.changes.iter().map(|it| it.path().to_owned()).collect();
@@ -79,8 +79,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the decision in effect on the proposal with this id, or on the only proposal with a
-    /// decision whose id begins with `id`.
+    /// Returns the decision in effect on the proposal with this id, or on the only decided proposal
+    /// whose id begins with `id`.
     fn decision(&self, id: &str) -> Result<Decision, ReviewError> {
         let reader = Reader::open(self.root, LONGEST).map_err(proposals::ProposalsError::from)?;
         let decisions = proposals::decisions(&reader, self.spec)?;
@@ -97,8 +97,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the folder and the record of the backup of a decision's act, or `None` if there is
-    /// no backup.
+    /// Returns the folder and the record of a decision's backup, or `None` if the decision has no
+    /// backup.
     fn act(&self, decision: &Decision) -> Result<Option<(String, DecisionRecord)>, ReviewError> {
         if !proposals::good_id(&decision.proposal_id) {
             return Ok(None);
@@ -134,8 +134,7 @@ impl Decider<'_> {
     ) -> Result<ActionPlan, ReviewError> {
         let scope = self.read_scope()?;
         let mut plan = ActionPlan::default();
-        // Files are restored before other files are removed, so that at least one copy always
-        // exists.
+        // Files are restored before other files are removed, so that every text always has a copy.
         let (mut comes, mut goes) = (Vec::new(), Vec::new());
         for touched in &act.changes {
             proposals::idea(&touched.path, self.spec)
@@ -181,7 +180,7 @@ impl Decider<'_> {
         Ok(plan)
     }
 
-    /// Returns whether a path is in a folder that acts write to.
+    /// Returns whether a path is in the folder for archived ideas or the folder for promoted ideas.
     fn own_place(&self, path: &str) -> bool {
         let Ok(path) = RelPath::new(path) else {
             return false;
@@ -235,7 +234,7 @@ impl Decider<'_> {
     }
 }
 
-/// Returns whether carrying out a decision must have changed files.
+/// Returns whether a decision must have changed ideas.
 fn acted(decision: &Decision) -> bool {
     let carried_out = matches!(decision.decision.as_str(), "accepted" | "amended");
     // `mark-blog` changes nothing if the mark already exists.

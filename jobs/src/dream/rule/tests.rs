@@ -112,8 +112,8 @@ fn commit_in_the_places_of_the_idea_needs_no_similar_title() {
     };
     let judge = |change: &dyn Fn(&mut Candidate)| changed_fit(&base, change);
     assert_eq!(judge(&|_| ()), Some(Fit::Well));
-    assert_eq!(judge(&|best| best.strength = 0.54), None, "a rival fits nearly as well");
-    assert_eq!(judge(&|best| best.about = 0.9), None, "the commit is about more than the idea");
+    assert_eq!(judge(&|best| best.strength = 0.54), None, "it is too weak");
+    assert_eq!(judge(&|best| best.about = 0.9), None, "its subject is about more");
     assert_eq!(judge(&|best| best.overlap.share = 0.6), None, "it changed only some of the places");
     assert_eq!(judge(&|best| best.overlap.places = 1), None, "one file proves nothing");
     assert_eq!(judge(&|best| best.named = 0.3), None, "it may be a sibling in the same places");
@@ -272,7 +272,7 @@ fn notes_stories_and_duplicates_are_recognized() {
     assert!(found.into.is_none() && found.evidence.contains("ideas/b.md"), "{found:?}");
 }
 
-/// Returns a commit of a small project, `seconds` after the first commit.
+/// Returns a commit of a small project, made `seconds` after a fixed time.
 fn at(seconds: i64, subject: &str, paths: &[&str]) -> Commit {
     Commit {
         hash: format!("{seconds:040x}"),
@@ -317,12 +317,12 @@ fn commits_with_other_words_are_found_by_their_places() {
 }
 
 #[test]
-fn earlier_commit_counts_only_if_it_cites_the_idea() {
+fn earlier_commit_must_cite_the_idea() {
     let path = "ideas/retry-policy.md";
     let (subject, paths) =
         ("feat: retry policy with jitter", ["src/net/retry.rs", "src/net/wait.rs"]);
-    // The commits are dated 2023-11-14. The newest commit is years later, because dates after the
-    // newest commit are ignored.
+    // All commits but the newest are dated 2023-11-14. The newest is years later, because dates in
+    // an idea after the newest commit are ignored.
     let later = at(100_000_000, "chore: release", &["CHANGELOG.md"]);
     let room = with_filler(vec![later, at(9, subject, &paths)]);
     let dated = |date: &str| format!("---\ndate: {date}\n---\n{PLACED}");
@@ -431,7 +431,7 @@ mod properties {
         "a b/odd name.md",
         "src/made up/x.rs",
     ];
-    /// Words that appear in none of the ideas, all of the same length, so that each can replace
+    /// Words that appear in none of the ideas. They have the same length, so each can replace
     /// another.
     const OTHERS: [[&str; 3]; 3] =
         [["zebra", "maple", "tulip"], ["orbit", "comet", "lunar"], ["velum", "cedar", "birch"]];

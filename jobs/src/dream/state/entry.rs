@@ -30,7 +30,7 @@ impl<'a> Keys<'a> {
         found.map(|(_, value)| value.as_ref())
     }
 
-    /// Appends an element to the list in a key. Creates the list if the key is missing, and keeps a
+    /// Appends an element to a key's list. Creates the list if the key is missing, and keeps a
     /// value that is not a list.
     fn push(&mut self, key: &str, element: &Value) {
         let element = to_string(element).expect("a history has string keys only");
@@ -157,7 +157,6 @@ pub(super) fn marked_element(mut keys: Keys<'_>, path: &str, mark: &Mark) -> Str
     written(&keys)
 }
 
-/// Formats the lines of an element, indented by two spaces.
 fn written(keys: &Keys<'_>) -> String {
     let lines: Vec<String> =
         (keys.0.iter()).map(|(key, value)| format!("    {key}: {value}")).collect();

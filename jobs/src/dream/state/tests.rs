@@ -132,7 +132,7 @@ fn invalid_state_error_names_the_position() {
         ("[1]", "entry 0"),
         ("[{\"path\": \"a\"}, {\"hash\": \"x\"}]", "entry 1"),
         ("[{\"path\": \"a\"}", "no comma or end"),
-        ("[{\"path\": \"a\"},", "ends after entry 1"),
+        ("[{\"path\": \"a\"},", "ends before entry 1"),
         ("[] trailing", "text after the array"),
         ("[{\"path\": \"a\"} {\"path\": \"b\"}]", "no comma"),
     ] {
@@ -143,7 +143,7 @@ fn invalid_state_error_names_the_position() {
 }
 
 #[test]
-fn pass_that_missed_an_idea_precedes_its_birth() {
+fn absence_from_a_pass_dates_an_idea() {
     let seen = |path: &str, first: i64, last: i64| {
         let (first, last) = (at(first), at(last));
         format!(r#"{{"path":"{path}","hash":"","first_seen":"{first}","last_surfaced":"{last}"}}"#)

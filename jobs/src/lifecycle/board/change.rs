@@ -19,7 +19,7 @@ use crate::manual_edit::{self, EditActor, HeldJobLock, ManualEdit, ManualEditErr
 /// The job name recorded for changes to a project's board. No configured job can have this name.
 pub const JOB: &str = "board:apply";
 /// Maximum number of attempts to change a board that another process is changing at the same time.
-const LOOKS: u32 = 5;
+const ATTEMPTS: u32 = 5;
 
 /// Why a board was not changed.
 #[derive(Debug, thiserror::Error)]
@@ -27,7 +27,7 @@ pub enum BoardError {
     /// The board's file does not exist.
     #[error("there is no board: {0} does not exist")]
     Missing(String),
-    /// The board is not text or cannot be read.
+    /// The board cannot be read or is not UTF-8.
     #[error("the board {path} cannot be read: {why}")]
     Unreadable { path: String, why: String },
     /// The request cannot be carried out on this board.
@@ -37,13 +37,13 @@ pub enum BoardError {
     #[error(transparent)]
     Act(#[from] ManualEditError),
     /// The change would affect other tasks, which is a bug in runner.
-    #[error("the board {path} stays as it is: {why}")]
+    #[error("the board {path} was not changed: {why}")]
     Internal { path: String, why: String },
 }
 
 #[derive(Clone, Copy, Debug)]
 pub enum BoardRequest<'w> {
-    /// Apply the verdicts of an entry, unless they have already been applied.
+    /// Apply an entry's verdicts, unless they have already been applied.
     Apply(&'w Entry),
     /// Begin the next task.
     Pick,
@@ -56,22 +56,22 @@ pub enum BoardRequest<'w> {
 /// The result of one or more requests.
 #[derive(Clone, Debug, Default)]
 pub struct BoardChange {
-    /// The recorded history lines, in order. Empty if there was nothing to do.
+    /// The records added to the history, in order. Empty if there was nothing to record.
     pub records: Vec<HistoryRecord>,
-    /// The run that published the change, or `None` if there was nothing to do.
+    /// The run that published the change, or `None` if there was nothing to publish.
     pub run: Option<RunId>,
     /// The earlier records of entries that had already been applied.
     pub before: Vec<HistoryRecord>,
-    /// The task in flight after a `Pick`, if a task remained.
+    /// The agent's task after a `Pick`, or `None` if no task remained.
     pub picked: Option<Task>,
 }
 
 /// Edits a project's board for an agent.
 pub struct BoardEditor<'d> {
     pub hand: EditActor<'d>,
-    /// The path of the board, relative to the project.
+    /// The board's path, relative to the project.
     pub board: &'d str,
-    /// The name of the agent. Empty for the default agent.
+    /// The agent's name, which is empty for the default agent.
     pub agent: &'d str,
 }
 
@@ -87,16 +87,18 @@ impl BoardEditor<'_> {
     /// Makes all requested changes, in order and in one publication.
     ///
     /// # Errors
-    /// Returns a [`BoardError`]. Nothing has changed, unless a [`ManualEditError`] reports an
-    /// unfinished or conflicting publication.
+    /// Returns a [`BoardError`]. Nothing has changed, unless the error is
+    /// [`ManualEditError::Conflict`], [`ManualEditError::Unfinished`] or
+    /// [`ManualEditError::Ledger`].
     pub fn carry_out(&mut self, wishes: &[BoardRequest<'_>]) -> Result<BoardChange, BoardError> {
         let mut held = self.hand.lock(JOB)?;
-        let mut looks = 0;
+        let mut attempts = 0;
         loop {
-            looks += 1;
+            attempts += 1;
             match self.once(&mut held, wishes) {
-                // Another process has changed the board since it was read, so read it again.
-                Err(BoardError::Act(ManualEditError::Changed(_))) if looks < LOOKS => {}
+                // Another process has changed the board or its history since they were read, so
+                // read both again.
+                Err(BoardError::Act(ManualEditError::Changed(_))) if attempts < ATTEMPTS => {}
                 done => return done,
             }
         }
@@ -268,7 +270,7 @@ fn headline(records: &[HistoryRecord]) -> String {
     parts.collect::<Vec<_>>().join("; ")
 }
 
-/// Describes each moved task, and each verdict that moved no task, with the reason.
+/// Describes each moved task, and each verdict or line that moved no task, with the reason.
 pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     let mut out = Vec::new();
     for record in records {
@@ -289,7 +291,7 @@ pub fn lines(records: &[HistoryRecord]) -> Vec<String> {
     out
 }
 
-/// Reads the contents of a board.
+/// Reads a board's text.
 ///
 /// # Errors
 /// Returns [`BoardError::Missing`] or [`BoardError::Unreadable`].
@@ -300,7 +302,7 @@ pub fn read(root: &std::path::Path, path: &str) -> Result<String, BoardError> {
     read_in(&scope, path)
 }
 
-/// Reads the contents of a board through a scope.
+/// Reads a board's text through a scope.
 ///
 /// # Errors
 /// Returns the same errors as [`read`].
@@ -314,7 +316,7 @@ pub fn read_in(scope: &Scope, path: &str) -> Result<String, BoardError> {
     }
 }
 
-/// Reads the history of a project's board.
+/// Reads the history of a project's boards. A missing file yields an empty history.
 ///
 /// # Errors
 /// Returns an error if the file exists but cannot be read.

@@ -1,4 +1,5 @@
-//! The history of a board: one line of JSON for each change, published together with the board.
+//! The history of a project's boards: one line of JSON for each change, published together with the
+//! changed board.
 
 use jiff::Timestamp;
 use runner_text::org::Keyword;
@@ -14,7 +15,7 @@ const KEPT: usize = 5000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HistoryEvent {
-    /// The verdicts of an entry were applied.
+    /// An entry's verdicts were applied.
     Apply,
     /// The next task was begun.
     Pick,
@@ -26,7 +27,7 @@ pub enum HistoryEvent {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskMove {
-    /// The heading of the task before the move.
+    /// The task's heading before the move.
     pub task: String,
     /// The task's 1-based line number.
     pub line: usize,
@@ -47,7 +48,8 @@ pub struct UnappliedVerdict {
     pub why: String,
 }
 
-/// A verdict that does not identify exactly one task.
+/// A line that is not a verdict, or a verdict that identifies no task, several tasks or a task that
+/// an earlier verdict moves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unresolved {
     pub said: String,
@@ -62,10 +64,10 @@ pub struct HistoryRecord {
     /// The agent for which the board was changed. Empty for the default agent.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
-    /// The path of the board, relative to the project.
+    /// The board's path, relative to the project.
     pub board: String,
     pub what: HistoryEvent,
-    /// The entry whose verdicts were applied.
+    /// The id of the entry whose verdicts were applied, or `None` for any other change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub entry: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -135,7 +137,7 @@ impl BoardHistory {
     }
 }
 
-/// Serializes keywords as they are written on a board.
+/// Serializes and deserializes keywords as they are written on a board.
 mod keyword {
     use super::{Deserialize as _, Deserializer, Keyword, Serializer};
 

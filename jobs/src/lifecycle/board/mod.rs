@@ -1,4 +1,4 @@
-//! A project's board, and the changes that dreams and runs make to it.
+//! A project's board, and the changes that dreams, runs and the user make to it.
 //!
 //! ```text
 //! newest entry ─verdicts─┐                      ┌─> edits of the board's text

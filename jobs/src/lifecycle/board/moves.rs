@@ -14,16 +14,17 @@ pub struct BoardEdit {
     pub moves: Vec<TaskMove>,
     /// The verdicts that were understood but move no task.
     pub kept: Vec<UnappliedVerdict>,
-    /// The verdicts that do not identify exactly one task.
+    /// The lines that are not verdicts, and the verdicts that identify no task, several tasks or a
+    /// task that an earlier verdict moves.
     pub unresolved: Vec<Unresolved>,
 }
 
 impl BoardEdit {
-    /// Returns the board's text with the edits applied, after a check that no other task changes.
+    /// Returns the board's text with the edits applied. Checks that no task is lost and that,
+    /// unless a task is added, only the moved tasks change.
     ///
     /// # Errors
-    /// Returns a message if another task would change, appear or disappear, which is a bug in
-    /// runner.
+    /// Returns a message if the edits overlap or a check fails, either of which is a bug in runner.
     pub fn text(&self, before: &str, board: &Board) -> Result<String, String> {
         let after = org::apply(before, self.edits.clone()).map_err(|error| error.to_string())?;
         let new = Board::read(&after, board.form());
@@ -32,7 +33,7 @@ impl BoardEdit {
             return Err("the board would gain or lose a task".to_owned());
         }
         let moved: BTreeSet<usize> = self.moves.iter().map(|it| it.line).collect();
-        // An added task shifts other tasks, so only the number of tasks is checked.
+        // If a task is added, only the number of tasks is checked.
         let pairs = board.tasks.iter().zip(&new.tasks).filter(|_| added == 0);
         for (old, new) in pairs {
             let same = old.heading == new.heading && old.keyword == new.keyword;
@@ -44,7 +45,7 @@ impl BoardEdit {
     }
 }
 
-/// Computes the moves that the verdicts of an entry by `agent` make on a board. `text` is the
+/// Computes the moves that the verdicts in an entry by `agent` make on a board. `text` is the
 /// board's text. A second verdict that would move the same task is reported as unresolved, and so
 /// is a line that is not a verdict. A verdict on a DOING task that another agent or a person holds
 /// is reported but not applied.
@@ -60,7 +61,7 @@ pub fn apply(board: &Board, text: &str, entry: &Sections, agent: &str) -> BoardE
     for verdict in &entry.verdicts {
         let said = format!("{}: {}", verdict.act.describe(), verdict.said);
         if verdict.act == VerdictMove::KeepCourse {
-            let why = "the order stands".to_owned();
+            let why = "the order is kept".to_owned();
             change.kept.push(UnappliedVerdict { said, why });
             continue;
         }
@@ -139,8 +140,9 @@ fn unknown(board: &Board, said: &str) -> String {
     }
 }
 
-/// Returns the task that an agent is working on: the DOING task that the agent picked most recently
-/// or, if it picked none, the first DOING task that it holds.
+/// Returns the task that an agent is working on. If the agent holds several DOING tasks, returns
+/// the one that it picked most recently or, if it picked none of them, the first. Returns `None` if
+/// the agent holds no DOING task.
 pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Option<&'b Task> {
     let own = || {
         let doing = |task: &&Task| task.keyword == Keyword::Doing && is_held_by(task, agent);
@@ -152,9 +154,10 @@ pub fn current<'b>(board: &'b Board, history: &BoardHistory, agent: &str) -> Opt
     picked.find_map(|it| own().find(|task| task.heading == it.task)).or_else(|| own().next())
 }
 
-/// Chooses an agent's next task and computes the edits that begin it: the first NEXT task,
-/// otherwise the agent's [`current`] task, otherwise the first TODO task. Tasks assigned to another
-/// agent are skipped. Returns `None` if no task remains. `text` is the board's text.
+/// Chooses an agent's next task, and computes the edits that begin it. The next task is the first
+/// NEXT task, otherwise the agent's [`current`] task, which needs no edits, otherwise the first
+/// TODO task. Tasks assigned to another agent are skipped. Returns `None` if no task remains.
+/// `text` is the board's text.
 pub fn pick<'b>(
     board: &'b Board,
     text: &str,
@@ -179,8 +182,8 @@ pub fn pick<'b>(
     begun(free(Keyword::Todo)?, "top TODO")
 }
 
-/// Returns whether `agent` holds a DOING task. The default agent, whose name is empty, holds the
-/// tasks that are not assigned to an agent.
+/// Returns whether `agent` holds `task`. The default agent, whose name is empty, holds the tasks
+/// that are not assigned to an agent.
 fn is_held_by(task: &Task, agent: &str) -> bool {
     task.agent.as_deref().unwrap_or_default() == agent
 }
@@ -188,12 +191,11 @@ fn is_held_by(task: &Task, agent: &str) -> bool {
 /// Computes the edit that adds an open task.
 ///
 /// # Errors
-/// Returns an error if the text cannot be a task's heading on this board, or if it already
-/// identifies a task.
+/// Returns an error if `heading` is not valid on this board or already identifies a task.
 pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String> {
     match board.resolve(heading) {
         Resolved::Unknown => {}
-        _ => return Err(format!("there is already a task {heading:?}")),
+        _ => return Err(format!("the board already has a task {heading:?}")),
     }
     let edit = board.added(text, heading);
     let after = org::apply(text, vec![edit.clone()]).map_err(|error| error.to_string())?;
@@ -220,7 +222,7 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
 /// Computes the edits that mark a task as done.
 ///
 /// # Errors
-/// Returns an error if the text does not identify exactly one task, or if the task is closed.
+/// Returns an error if `said` does not identify exactly one task, or if that task is closed.
 pub fn done(board: &Board, said: &str) -> Result<BoardEdit, String> {
     match board.resolve(said) {
         Resolved::One { task, .. } if task.keyword.is_closed() => {

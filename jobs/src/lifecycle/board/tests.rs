@@ -74,7 +74,7 @@ fn unresolvable_verdicts_are_reported() {
 }
 
 #[test]
-fn headings_match_across_dash_and_hyphen_forms() {
+fn headings_match_across_typographic_forms() {
     let board = "* TODO tables — offline\n* TODO tables\n* TODO re\u{2011}read the “log”\n";
     let (text, change) = after(
         board,
@@ -126,7 +126,7 @@ fn pick_prefers_next_then_doing_then_todo() {
 }
 
 #[test]
-fn agent_continues_what_it_picked_last() {
+fn agent_continues_its_last_picked_task() {
     let text = "* DOING old\n* DOING promoted\n* TODO b\n";
     let board = Board::read(text, BoardForm::Org);
     let line = |agent: &str, task: &str| {
@@ -139,7 +139,7 @@ fn agent_continues_what_it_picked_last() {
         (String::new(), "old"),
         (line("", "old") + &line("", "promoted"), "promoted"),
         (line("", "promoted") + &line("", "old"), "old"),
-        // Finished tasks and other agents' picks do not count.
+        // Picks of missing tasks and picks by other agents are ignored.
         (line("", "promoted") + &line("", "gone") + &line("two", "old"), "promoted"),
     ] {
         let history = BoardHistory::parse(history.as_bytes());

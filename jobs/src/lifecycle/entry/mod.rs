@@ -24,7 +24,7 @@ pub use render::render;
 /// The six headings, in order.
 pub const HEADINGS: [&str; 6] = ["tale", "goals", "blue sky", "fears", "verdicts", "carry"];
 
-/// Maximum number of words in a tale.
+/// Maximum number of words in a tale. A longer tale only causes a warning.
 pub const TALE_WORDS: usize = 120;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,13 +71,14 @@ pub struct Sections {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     pub act: VerdictMove,
-    /// The text before the first dash between spaces, or `None` for [`VerdictMove::KeepCourse`]. A
-    /// heading may also contain such a dash, so the task is identified by [`Verdict::said`].
+    /// The task's name: in parsed text, the text before the first dash between spaces. `None` for
+    /// [`VerdictMove::KeepCourse`]. A heading may also contain such a dash, so the task is
+    /// identified by [`Verdict::said`].
     pub task: Option<String>,
-    /// The reason: the text after the first dash, or empty if there is no dash.
+    /// The reason, or empty if none is given.
     pub why: String,
-    /// All text after the move: the task's heading, then the reason. It identifies the task whose
-    /// heading equals this text, or else the task with the longest heading that is a prefix of it.
+    /// All text after the move: the task's heading, then the reason.
+    /// [`runner_text::org::Board::resolve`] finds the task.
     pub said: String,
 }
 
@@ -110,7 +111,7 @@ impl VerdictMove {
 }
 
 impl Verdict {
-    /// Creates a verdict on `task` that was not parsed from text.
+    /// Creates a verdict from its parts.
     pub fn new(act: VerdictMove, task: Option<&str>, why: &str) -> Self {
         let (task, why) = (task.map(render::one_line), render::one_line(why));
         let task = task.filter(|it| !it.is_empty() && act != VerdictMove::KeepCourse);

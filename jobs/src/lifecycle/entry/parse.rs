@@ -17,7 +17,7 @@ const DASHES: [&str; 4] = [" — ", " – ", " -- ", " - "];
 pub struct Malformed {
     /// The 1-based line number.
     pub line: usize,
-    /// The error at that line.
+    /// A description of the mistake.
     pub why: String,
 }
 
@@ -78,7 +78,7 @@ pub fn parse_sections(text: &str) -> Result<Sections, Malformed> {
         }
     }
     if let Some(due) = HEADINGS.get(open) {
-        return wrong(last.max(1), format!("it ends before the heading {due:?}"));
+        return wrong(last.max(1), format!("the text ends before the heading {due:?}"));
     }
     let [tale, goals, blue_sky, fears, verdicts, carry] = bodies;
     let mut sections = Sections {

@@ -34,7 +34,7 @@ fn sections(text: &str) -> Result<Sections, Malformed> {
     parse_sections(text)
 }
 
-/// Returns the entry with `line` inserted before the line `before`.
+/// Returns [`ENTRY`] with `line` inserted before the line `before`.
 fn with(before: &str, line: &str) -> String {
     ENTRY.replacen(&format!("\n{before}\n"), &format!("\n{line}\n{before}\n"), 1)
 }
@@ -90,7 +90,7 @@ fn invalid_headings_discard_the_whole_entry() {
         ),
         (with("* tale", "Here is your entry:"), "text before"),
         (with("* tale", "```org"), "text before"),
-        (String::new(), "line 1: it ends before the heading \"tale\""),
+        (String::new(), "line 1: the text ends before the heading \"tale\""),
         ("x".repeat(LARGEST + 1), "larger than"),
     ];
     for (text, why) in cases {
@@ -100,7 +100,7 @@ fn invalid_headings_discard_the_whole_entry() {
 }
 
 #[test]
-fn heading_like_text_discards_only_unstructured_entries() {
+fn heading_like_text_invalidates_only_free_text() {
     // In free text, the line cannot be distinguished from a heading.
     let text = with("- a live diagram", "* verdicts");
     assert!(sections(&text).unwrap_err().why.contains("but \"fears\" is expected"));
@@ -168,7 +168,7 @@ fn only_known_moves_are_verdicts() {
 }
 
 #[test]
-fn section_counts_out_of_range_warn() {
+fn section_sizes_out_of_range_cause_warnings() {
     let long = "word ".repeat(121);
     let said = Sections { tale: long, goals: vec!["one".into()], ..Sections::default() };
     let reported = said.warnings().join("\n");

@@ -1,8 +1,9 @@
 //! The checks that an entry must pass before it is accepted.
 //!
-//! Every commit hash in the entry must appear in the sources that were shown. Every verdict about a
-//! task must resolve to exactly one task. The tale must not repeat the previous tale. The entry
-//! must have substance (see `substance`). This module must never fix an entry.
+//! Every commit hash in the entry must appear in the sources that were shown. Every line below
+//! `verdicts` must be a verdict, and every verdict about a task must resolve to exactly one task.
+//! The tale must not repeat the previous tale. The entry must have substance (see `substance`).
+//! This module must never fix an entry.
 
 use runner_text::org::{self, Board, Resolved};
 
@@ -21,7 +22,8 @@ pub enum Refusal {
     /// The answer reached the backend's length limit, in tokens.
     #[error("the answer was truncated at {0} tokens")]
     TooLong(u64),
-    /// The entry mentions something that does not exist.
+    /// A verdict is invalid, the entry mentions a commit that appears in none of the sources, or
+    /// the second question was not answered.
     #[error("{0}")]
     Untrue(String),
     /// The entry has no substance.
@@ -32,7 +34,7 @@ pub enum Refusal {
     Parrot,
 }
 
-/// Checks the verdicts, the commit hashes, the substance and the tale of an entry.
+/// Checks an entry's verdicts, commit hashes, substance and tale.
 ///
 /// # Errors
 /// Returns the first reason to refuse the entry.
@@ -73,11 +75,11 @@ fn verdicts(sections: &Sections, board: &Board) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that each verdict of a JSON answer still resolves to its own task once it is written as
-/// org text with its reason.
+/// Checks that no verdict in a JSON answer resolves to a different task once the verdict is written
+/// as org text with its reason.
 ///
 /// # Errors
-/// Returns the first verdict that resolves to another task.
+/// Returns [`Refusal::Untrue`] for the first verdict that resolves to a different task.
 pub fn same_tasks(sections: &Sections, board: &Board) -> Result<(), Refusal> {
     for verdict in sections.verdicts.iter().filter(|it| it.act != VerdictMove::KeepCourse) {
         let named = verdict.task.as_deref().unwrap_or_default();

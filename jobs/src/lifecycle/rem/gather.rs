@@ -7,8 +7,8 @@
 //! newest entry, 2,500 ───┘
 //! ```
 //!
-//! The first paragraph of the README describes the project. This module must never pass on any
-//! other source, or more text than these limits allow.
+//! The newest entry is shown with its audit, and the first paragraph of the README describes the
+//! project. This module must never pass on any other source.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ use crate::{Context, JobError};
 
 /// Maximum number of commits to show.
 const COMMITS: usize = 12;
-/// Maximum number of characters that describe the project.
+/// Maximum length of the project's description, in characters.
 const ABOUT: usize = 600;
 /// Maximum size of a README, in bytes.
 const LARGEST_README: u64 = 1024 * 1024;
@@ -40,7 +40,7 @@ pub(super) const STEPS: usize = 25;
 /// Maximum number of characters to show from the newest entry.
 const ENTRY: usize = 2_500;
 
-/// The newest entry with the findings of its audit.
+/// The newest entry with its audit.
 #[derive(Clone, Debug)]
 pub struct Previous {
     pub listed: Listed,
@@ -54,16 +54,16 @@ pub struct Previous {
 /// The input of a dream.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The commits, newest first, without runner's own.
+    /// At most 12 commits, newest first, without runner's own.
     pub commits: Vec<Commit>,
     /// The hashes of the commits that are newer than the newest entry.
     pub newer: BTreeSet<String>,
-    /// The hash of the commit that is checked out.
+    /// The hash of the commit that is checked out, or `None` if there is no commit.
     pub head: Option<String>,
-    /// The first paragraph of the project's README, if there is one.
+    /// The beginning of the README's first paragraph, or `None` if there is no README.
     pub about: Option<String>,
-    /// Whether somebody other than runner has changed the board since the newest entry, or there is
-    /// no entry.
+    /// True if somebody other than runner has changed the board since the newest entry, or if there
+    /// is no entry.
     pub board_changed: bool,
     /// The digest of the board.
     pub board_digest: String,
@@ -71,7 +71,7 @@ pub struct Slice {
     pub plan: Option<String>,
     /// The complete board, against which verdicts are resolved.
     pub board: Board,
-    /// The heading of the task that the agent is working on.
+    /// The heading of the task that the agent is working on, if any.
     pub doing: Option<String>,
     /// When the agent began that task, if the board's history shows it.
     pub doing_since: Option<Timestamp>,
@@ -190,7 +190,7 @@ fn about(ctx: &Context<'_>) -> Option<String> {
 fn is_board_changed(history: &BoardHistory, newest: &Listed, (path, plan): (&str, &str)) -> bool {
     let mut known = newest.board.clone();
     let newer = |record: &&HistoryRecord| newest.ts.is_none_or(|ts| record.ts >= ts);
-    // The history contains the changes of all boards of the project.
+    // The history contains the changes to all of the project's boards.
     for record in history.of_board(path).filter(newer) {
         match record.what {
             HistoryEvent::Apply | HistoryEvent::Pick if record.before == known => {
@@ -215,12 +215,14 @@ pub enum PreviousEntry {
 }
 
 impl Slice {
-    /// Returns the time when the newest entry was written.
+    /// Returns the time at which the newest entry was written, or `None` if there is no entry or
+    /// its time is unknown.
     pub fn since(&self) -> Option<Timestamp> {
         self.listed.manifest.entries.first()?.ts
     }
 
-    /// Returns the number of entries that were written since the agent began its task.
+    /// Returns the number of listed entries that were written since the agent began its task, or 0
+    /// if the start time is unknown.
     pub fn entries_since_begun(&self) -> usize {
         let entries = self.listed.manifest.entries.iter();
         entries.filter(|entry| self.doing_since.is_some_and(|begun| entry.ts > Some(begun))).count()
@@ -231,8 +233,8 @@ impl Slice {
         self.commits.iter().filter(|it| self.newer.contains(&it.hash))
     }
 
-    /// Returns the tool steps that are newer than the newest entry. A step without a time counts as
-    /// newer.
+    /// Returns the tool steps that are newer than the newest entry. A step without a valid time is
+    /// treated as newer.
     pub fn new_steps(&self) -> impl Iterator<Item = &ToolStep> {
         let since = self.since();
         self.steps.iter().filter(move |it| {
@@ -242,7 +244,8 @@ impl Slice {
     }
 
     /// Returns whether nothing has happened since the newest entry: no commit, no tool use and no
-    /// change to the board. A row that records an agent's whole run is not evidence of work.
+    /// change to the board. Without an entry, returns false. A row that records an agent's whole
+    /// run is not evidence of work.
     pub fn is_idle(&self) -> bool {
         let worked = |step: &ToolStep| step.tool != steps::RUN;
         !self.listed.manifest.entries.is_empty()

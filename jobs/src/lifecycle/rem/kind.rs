@@ -1,4 +1,4 @@
-//! Implements [`Kind`] for the dream between two runs of an agent.
+//! Implements [`Kind`] for the dream between an agent's runs.
 
 use jiff::SignedDuration;
 use serde_json::{Value, json};

@@ -1,4 +1,5 @@
-//! Finds the commits, paths, exit codes and tasks mentioned in a tale.
+//! Finds the commits mentioned in an entry, and the paths, exit codes and tasks mentioned in its
+//! tale.
 //!
 //! A commit that appears in none of the sources is invented, so the entry is refused. A path, an
 //! exit code or a task that appears in none of the sources is only marked, because a tale may
@@ -13,14 +14,14 @@ use super::gather::{PreviousEntry, Slice};
 const SHORTEST: usize = 4;
 /// Length of the longest commit hash, in digits.
 const LONGEST: usize = 64;
-/// Minimum length at which a word with both letters and digits counts as a hash regardless of the
-/// text around it.
+/// Minimum length at which a word with both letters and digits is treated as a hash regardless of
+/// the text around it.
 const CERTAIN: usize = 7;
 
 /// Words that introduce the next word as a commit.
 const PRESENTS: [&str; 6] = ["commit", "commits", "revision", "changeset", "sha", "hash"];
-/// English words that consist of hexadecimal digits. Even after `commit`, they count as hashes only
-/// in backticks.
+/// English words that consist of hexadecimal digits. Even after a word such as `commit`, they are
+/// treated as hashes only in backticks.
 const ENGLISH: [&str; 24] = [
     "acceded", "added", "babe", "bead", "beaded", "beef", "cafe", "ceded", "dead", "deaf",
     "decade", "deed", "deface", "defaced", "efface", "effaced", "facade", "face", "faced", "fade",
@@ -31,7 +32,7 @@ const ENGLISH: [&str; 24] = [
 #[derive(Clone, Copy, Debug)]
 struct HexWord<'t> {
     word: &'t str,
-    /// Whether the text introduces the word as a commit.
+    /// Whether the word's form or the text around it identifies the word as a commit.
     presented: bool,
 }
 
@@ -52,7 +53,7 @@ pub fn unknown_hash(text: &str, slice: &Slice) -> Option<String> {
     unknown.map(|it| it.word.to_owned())
 }
 
-/// Returns the words that git would accept as an abbreviated hash.
+/// Returns the words that git would accept as a full or abbreviated hash, except colours.
 fn hex_words(text: &str) -> Vec<HexWord<'_>> {
     let mut out = Vec::new();
     let mut named = false;
@@ -146,7 +147,7 @@ fn plain(text: &str) -> String {
     text.chars().map(plain).collect()
 }
 
-/// Returns the words that look like paths: those with a file extension, a trailing slash or two
+/// Returns the words that resemble paths: those with a file extension, a trailing slash or two
 /// slashes.
 fn paths(text: &str) -> Vec<String> {
     let punctuation = |c: char| !c.is_alphanumeric() && !"._/-~".contains(c);

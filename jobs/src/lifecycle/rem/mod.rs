@@ -7,7 +7,7 @@
 //! gather ──> ask ──> read strictly ──> checks ──> rem/<id>.org + rem/manifest.json, one publication
 //!             ↑           └───────────────┤ once: asked again with the reason
 //!             └───────────────────────────┤ twice: the rule-based entry, degraded
-//!                                         └ twice no entry at all: failed (malformed), nothing is published
+//!                                         └ twice malformed: failed, nothing is published
 //! ```
 //!
 //! Only this module writes entries. An invalid answer is never repaired.
@@ -88,12 +88,13 @@ impl Default for RemSpec {
 /// The reason for writing no entry about an idle period.
 const IDLE: &str = "nothing happened: no commit, no tool use and no change to the board";
 
-/// Writes a journal entry if a dream is due.
+/// Writes a journal entry if a dream is due or the run was started manually.
 ///
 /// # Errors
-/// Returns [`JobError::Nothing`] if no dream is due or nothing has happened since the newest entry.
-/// Returns another error if a source cannot be read, if there is no answer, or if neither answer is
-/// an entry.
+/// Unless the run was started manually, returns [`JobError::Nothing`] if no dream is due or nothing
+/// has happened since the newest entry. Returns another error if a source or the prompt file cannot
+/// be read, the entry cannot be staged, the first question is not answered, or both answers are
+/// malformed.
 pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if !ctx.admitted.manual() {
@@ -113,7 +114,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> 
 pub fn run_in_cycle(ctx: &mut Context<'_>, spec: &RemSpec) -> Result<Finished, JobError> {
     let slice = gather::gather(ctx, spec)?;
     if slice.is_idle() {
-        let mut headline = format!("{IDLE}; the newest entry stays");
+        let mut headline = format!("{IDLE}; no entry was written");
         if let (Some(task), Some(since)) = (&slice.doing, slice.doing_since) {
             let since = since.strftime("%Y-%m-%d %H:%M UTC");
             headline.push_str(&format!("; \"{task}\" has been in flight since {since}"));
@@ -145,11 +146,10 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
     Ok(())
 }
 
-/// Builds the question that a dream would ask, and returns it with the messages about unreadable
-/// sources.
+/// Builds a dream's first question, and returns it with the messages about unreadable sources.
 ///
 /// # Errors
-/// Returns an error if a source cannot be read.
+/// Returns the errors of [`gather::gather`], and an error if the prompt file cannot be read.
 pub(crate) fn question(
     ctx: &Context<'_>,
     spec: &RemSpec,
@@ -160,13 +160,13 @@ pub(crate) fn question(
     Ok((request, slice.reported))
 }
 
-/// The sections of an entry, with their author.
+/// An entry's sections, with their author.
 struct Answer {
     sections: Sections,
     author: Author,
 }
 
-/// The author of an entry.
+/// An entry's author.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Author {
     Model,
@@ -175,8 +175,8 @@ enum Author {
 
 /// Asks for a dream, checks the answer and stages the entry.
 ///
-/// If the answer is refused, asks once more and gives the reason. If the second answer is refused
-/// too, the rule-based entry is published and the run is degraded. If neither answer is an entry,
+/// If the answer is refused, asks once more and gives the reason. If the second answer is also
+/// refused, stages the rule-based entry, and the run is degraded. If both answers are malformed,
 /// the run fails.
 fn dream(ctx: &mut Context<'_>, spec: &RemSpec, slice: &Slice) -> Result<Finished, JobError> {
     let mut reported = slice.reported.clone();
@@ -225,7 +225,8 @@ fn facts(ctx: &Context<'_>, slice: &Slice) -> Vec<String> {
 /// Asks one question, and checks the answer.
 ///
 /// # Errors
-/// Returns an error if there is no answer.
+/// Returns an error if the prompt file cannot be read or the question is not answered. A truncated
+/// answer is a [`Refusal`].
 fn ask(
     ctx: &mut Context<'_>,
     spec: &RemSpec,
@@ -256,8 +257,8 @@ fn ask(
 /// Asks the question again, explaining why the first answer was refused.
 ///
 /// # Errors
-/// Returns an error if neither answer is an entry, if the first answer is not an entry and the
-/// second question is not answered, or if the run must end.
+/// Returns an error if both answers are malformed, if the first answer is malformed and the second
+/// question is not answered, if the database cannot be used, or if the run must end.
 fn second(
     ctx: &mut Context<'_>,
     spec: &RemSpec,
@@ -281,7 +282,7 @@ fn second(
     }
 }
 
-/// Reads the sections of an answer.
+/// Parses an answer into sections.
 fn read(reply: &Reply, slice: &Slice) -> Result<Answer, Refusal> {
     let by_model = |sections| Answer { sections, author: Author::Model };
     let text = |text: &str| {

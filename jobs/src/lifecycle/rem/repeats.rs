@@ -1,4 +1,4 @@
-//! Decides whether a tale repeats the previous one.
+//! Decides whether a tale repeats the previous one, or a daydream its instructions.
 //!
 //! A repeated tale often has new dates, hashes and numbers, one more sentence, or a few missing
 //! words. Dates, hashes and numbers are therefore masked, and the sets of adjacent word pairs are
@@ -7,10 +7,10 @@
 
 use std::collections::BTreeSet;
 
-/// Minimum similarity at which a tale counts as a repetition of the previous tale.
+/// Minimum similarity at which a text is considered a repetition.
 pub const REPEATED: f64 = 0.5;
 
-/// Minimum number of consecutive shared words that counts as copying rather than coincidence.
+/// Minimum number of consecutive shared words that are considered copied and not a coincidence.
 const RUN: usize = 8;
 
 /// The placeholder for a date, a hash or a number.
@@ -169,7 +169,7 @@ mod tests {
             usize::try_from(self.0 % below as u64).unwrap()
         }
 
-        /// Writes a tale of five to seven sentences, as different cycles of one project would.
+        /// Returns a tale of five to seven random sentences about one project.
         fn tale(&mut self) -> String {
             let sentences: Vec<String> = (0..5 + self.roll(3))
                 .map(|_| {

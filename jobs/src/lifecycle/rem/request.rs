@@ -1,5 +1,5 @@
-//! Builds a dream's question: the four sources between fences, and the board's headings as the
-//! choices for a verdict.
+//! Builds a dream's question, and parses a structured answer. The question contains the four
+//! sources between fences, and the board's headings as the choices for a verdict.
 //!
 //! The schema lists the headings, so a verdict normally resolves to a task. All other project
 //! text is fenced. This module must never put text from a source into the instructions.
@@ -18,7 +18,7 @@ use super::gather::{PreviousEntry, Slice};
 use super::{AnswerForm, rule};
 use crate::frame::Frame;
 
-/// The sampling temperature of a dream.
+/// A dream's sampling temperature.
 const TEMPERATURE: Temperature = Temperature::hundredths(80);
 /// Maximum number of headings to list in the schema. If the board has more, the schema accepts any
 /// string as a task.
@@ -211,7 +211,7 @@ struct Carry {
 }
 
 /// Replaces the semicolons that would split a claim into several claims. If a backtick is unpaired,
-/// also replaces all backticks, because it would combine the claim with the next one.
+/// also replaces all backticks, because the unpaired one would join the claim to the next.
 fn one_claim(claim: &str) -> String {
     let mut claim = match claim.matches('`').count() % 2 {
         0 => claim.to_owned(),

@@ -1,8 +1,8 @@
 //! Builds the rule-based entry from facts, so that a dream without a model still has a carry.
 //!
-//! The facts are the commits, the failures and the next task. The entry contains no ideas, and
-//! its blue sky section states this. This module must never claim work that appears in none of the
-//! sources.
+//! The facts include the commits, the recorded runs, the failures and the next task. The entry
+//! contains no ideas, and its blue sky section states this. This module must never claim work that
+//! appears in none of the sources.
 
 use std::collections::BTreeMap;
 
@@ -13,15 +13,15 @@ use super::gather::{STEPS, Slice};
 use crate::steps::{self, ToolStep};
 
 /// Words that identify a command as a check.
-const LOOKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
+const CHECKS: [&str; 6] = ["test", "check", "lint", "build", "verify", "clippy"];
 /// Characters that indicate a command that does more than run one check, or that is hard to read.
 const COMPLEX: [char; 8] = ['\'', '"', '>', '<', '|', ';', '&', '\n'];
 /// Maximum number of commits, of distinct failures and of distinct runs that a tale lists.
 const LISTED: usize = 4;
-/// Minimum number of tool uses for a file to count as used repeatedly.
+/// Minimum number of uses of a file at which a fear mentions the file.
 const OFTEN: usize = 4;
 
-/// Minimum number of entries since a task was begun for the task to count as stuck.
+/// Minimum number of entries written since a task was begun at which the task is considered stuck.
 const STUCK: usize = 2;
 
 /// Builds the sections of the rule-based entry.
@@ -57,13 +57,13 @@ pub fn facts(slice: &Slice) -> Vec<String> {
     facts
 }
 
-/// Returns the claims of the previous carry that an audit found to be false.
+/// Returns the claims in the previous carry that an audit found to be false.
 fn unsound(slice: &Slice) -> impl Iterator<Item = &str> {
     let audits = slice.previous.iter().filter_map(|it| it.audit.as_ref());
     audits.flat_map(|audit| audit.failed()).map(|it| it.claim.as_str())
 }
 
-/// The failures of one tool use since the newest entry.
+/// The failed uses of one tool with the same input since the newest entry.
 struct Failure<'s> {
     /// The newest use that failed.
     last: &'s ToolStep,
@@ -163,7 +163,8 @@ fn tale(slice: &Slice, failed: &[Failure<'_>]) -> String {
     lines.join("\n")
 }
 
-/// Counts the rows that record an agent's whole run, grouped by the work that was done.
+/// Describes the rows that record an agent's whole run, with a count for each piece of work.
+/// Returns `None` if there are no such rows.
 fn runs(slice: &Slice) -> Option<String> {
     let mut counts: Vec<(&str, usize)> = Vec::new();
     for step in slice.new_steps().filter(|it| it.tool == steps::RUN) {
@@ -251,15 +252,15 @@ fn carry(slice: &Slice, doing: Option<String>, next: Option<String>) -> Vec<Stri
     let steps = || slice.steps.iter().rev().filter(changes);
     let file = steps().find_map(|it| it.args.as_ref()?.path.as_deref());
     carry.extend(file.map(|file| format!("file: {file}")));
-    // Only the last result of each command counts, so a later failure replaces a success.
-    let looked = slice.new_steps().filter_map(|it| {
+    // Only the last result of each command is used, so a later failure replaces a success.
+    let checked = slice.new_steps().filter_map(|it| {
         let cmd = it.args.as_ref()?.cmd.as_deref()?;
         let plain = !cmd.contains(COMPLEX) && cmd.split_whitespace().count() <= 12;
-        let looks = LOOKS.iter().any(|word| cmd.contains(word));
-        (plain && looks).then_some((cmd, it.exit_code))
+        let is_check = CHECKS.iter().any(|word| cmd.contains(word));
+        (plain && is_check).then_some((cmd, it.exit_code))
     });
-    let looked: BTreeMap<&str, i64> = looked.collect();
-    let sound = looked.iter().filter(|(_, code)| **code == 0);
+    let checked: BTreeMap<&str, i64> = checked.collect();
+    let sound = checked.iter().filter(|(_, code)| **code == 0);
     let sound: Vec<String> =
         sound.take(3).map(|(cmd, _)| format!("`{cmd}` ended with 0")).collect();
     if !sound.is_empty() {
@@ -286,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_counted_by_their_work_and_are_not_tool_uses() {
+    fn runs_are_counted_apart_from_tool_uses() {
         let mut slice = slice();
         let row = |work: &str| ToolStep {
             tool: steps::RUN.to_owned(),
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_stays_in_flight_over_entries_needs_a_decision() {
+    fn task_begun_two_entries_ago_needs_decision() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut slice = slice();
         slice.doing = Some("fix the roof".to_owned());

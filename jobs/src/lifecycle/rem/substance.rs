@@ -1,8 +1,9 @@
 //! Decides whether an entry conveys anything about what happened.
 //!
 //! A small model often fills the form with one phrase, with dates, or with the names of the form's
-//! own fields. Such an entry would move tasks and look like a successful night. This module must
-//! never base its decision on a list of known phrases, or judge whether a statement is true.
+//! own fields. Such an entry would move tasks and give the impression of a successful night. This
+//! module must never base its decision on a list of known phrases, or judge whether a statement is
+//! true.
 
 use std::collections::BTreeSet;
 

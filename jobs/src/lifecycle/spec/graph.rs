@@ -6,8 +6,8 @@ use runner_text::nearest::nearest;
 
 use super::{Spec, SpecError, StateKind};
 
-/// Adds the mistakes that only the states together show: a repeated name, an unknown or unreachable
-/// state, or a loop without a dream or without work.
+/// Adds the mistakes that involve several states: a repeated name, an unknown next state, an
+/// unreachable state, or a loop without a dream or without work.
 pub(super) fn check(spec: &Spec, mistakes: &mut Vec<SpecError>) {
     let mut names = BTreeMap::new();
     for state in &spec.states {

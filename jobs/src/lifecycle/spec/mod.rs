@@ -38,7 +38,7 @@ pub enum StateKind {
     /// An agent works on the picked task.
     #[default]
     Wake,
-    /// An agent checks the claims of the newest entry.
+    /// An agent checks the newest entry's claims.
     Audit,
     /// Runner dreams, and no agent runs.
     Rem,
@@ -78,7 +78,7 @@ impl fmt::Display for StateKind {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CycleState {
-    /// The heading of the state.
+    /// The state's heading.
     pub name: String,
     /// The work done in the state.
     pub kind: StateKind,
@@ -86,7 +86,8 @@ pub struct CycleState {
     pub next: String,
     /// The number of successful runs before the next state is entered, at least 1.
     pub repeat: u32,
-    /// Minimum time between a successful run and the next run of the state.
+    /// Minimum time between a successful run and the next run of the state, or `None` for no
+    /// minimum.
     pub min_interval: Option<SignedDuration>,
     /// The path of a project file that contains the prompt, or the prompt itself.
     pub prompt: Option<String>,
@@ -105,7 +106,7 @@ pub struct CycleState {
 /// A declared cycle without mistakes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
-    /// All states. The cycle begins with the first state.
+    /// All states, at least one. The cycle begins with the first state.
     pub states: Vec<CycleState>,
 }
 

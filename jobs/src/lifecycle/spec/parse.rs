@@ -1,4 +1,4 @@
-//! Parses text into states.
+//! Parses a cycle's declaration into states.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ const KEYS: [&str; 8] =
 /// Returns the mistakes in line order. The list is never empty.
 pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
     if text.len() > LARGEST {
-        let why = format!("it has {} bytes; at most {LARGEST} are read", text.len());
+        let why = format!("the file has {} bytes; the limit is {LARGEST}", text.len());
         return Err(vec![SpecError { line: 1, why }]);
     }
     let mut mistakes = Vec::new();
@@ -56,7 +56,7 @@ pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
             BoardForm::Org => "a heading with a drawer that contains :NEXT:",
             BoardForm::Markdown => "a heading with a list that contains - NEXT:",
         };
-        let why = format!("it declares no state (expected {example})");
+        let why = format!("the file declares no state (expected {example})");
         mistakes.push(SpecError { line: 1, why });
     }
     let spec = Spec { states };
@@ -78,8 +78,8 @@ struct Property<'t> {
 
 type DrawerParts<'a, 't> = (Vec<Property<'t>>, &'a [Line<'t>]);
 
-/// Returns the drawer directly below an org heading and the lines after it, or `None` if there is
-/// no drawer.
+/// Returns the properties in the drawer directly below an org heading and the lines after the
+/// drawer, or `None` if there is no drawer. Adds invalid lines and a missing `:END:` to `mistakes`.
 fn drawer<'a, 't>(
     body: &'a [Line<'t>],
     mistakes: &mut Vec<SpecError>,
@@ -110,8 +110,8 @@ fn drawer<'a, 't>(
     Some((out, &[]))
 }
 
-/// Returns the list below a Markdown heading and the lines after it, if the list's first item is a
-/// property.
+/// Returns the properties at the start of the list below a Markdown heading and the lines after
+/// them, or `None` if the list does not begin with a property.
 fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
     let blank = |line: &&Line<'_>| line.text.trim().is_empty();
     let skipped = body.iter().take_while(blank).count();
@@ -121,7 +121,7 @@ fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
         let item = line.text.trim().strip_prefix(['-', '*', '+']);
         let pair = item.and_then(|item| item.split_once(':'));
         let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
-        // Only an upper-case name is a key. Any other list is prose.
+        // Only an upper-case name is a key. Any other item is prose.
         let meant = |key: &str| {
             !key.is_empty() && key.bytes().all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
         };

@@ -101,7 +101,8 @@ pub struct Bench {
     pub results: Vec<Answered>,
 }
 
-/// Runs the bench on the active learnings of a corpus.
+/// Runs the bench on the active learnings of a corpus, with the built-in questions or those in
+/// `judged`.
 pub fn bench(corpus: &Corpus, date: Date, judged: Option<&[JudgedQuestion]>) -> Bench {
     let scope = Scope::ActiveLearnings;
     let search = Search { corpus, scope, date };

@@ -1,11 +1,11 @@
 //! The close-loop step, which promotes learnings that have proved useful.
 //!
 //! ```text
-//! provisional ──teaches, and later use or a checked commit──> candidate ──two later uses──> established
+//! provisional ──teaches; later use or checked commit──> candidate ──two later uses──> established
 //! ```
 //!
-//! Proof comes from outside the corpus. Either a session, commit or finished work item used the
-//! learning after the day it was written or harvested, or a commit mentioned in the learning
+//! Proof comes from outside the corpus's nodes. Either a session, commit or finished work item used
+//! the learning after the day it was written or harvested, or a commit mentioned in the learning
 //! changed a path that is also mentioned there. Labels and links written by runner are not proof.
 
 use std::collections::BTreeMap;
@@ -49,9 +49,10 @@ pub struct HeldBack {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct CloseLoop {
     pub schema_version: u32,
-    /// Minimum age, in hours, at which a node can be promoted to candidate.
+    /// Minimum age, in hours, at which a node can be promoted to candidate. At least one day is
+    /// always required.
     pub threshold_hours: u64,
-    /// Number of nodes that were considered.
+    /// Number of learnings that were checked against a gate.
     pub considered: usize,
     pub promoted: Vec<Promotion>,
     /// Number of nodes that were held back, by reason.

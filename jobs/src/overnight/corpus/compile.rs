@@ -1,4 +1,4 @@
-//! Compiles the learnings and findings on one subject into a pattern that lists them.
+//! Compiles the candidate and established learnings and findings on one subject into a pattern.
 //!
 //! A pattern lists its sources, each with the beginning of its text, and adds no statements of its
 //! own. A node written by runner is never a source. A pattern is rewritten only when the set of its
@@ -57,7 +57,8 @@ pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
         nodes.sort_by(|a, b| a.path.cmp(&b.path));
         let path = format!("patterns/compiled-{slug}.md");
         let sources: Vec<String> = nodes.iter().map(|node| node.id.clone()).collect();
-        // The first of several subjects with the same file name, such as `c` and `c++`, keeps it.
+        // Only the first of several subjects with the same file name, such as `c` and `c++`, gets a
+        // pattern.
         if changes.contains_key(&path) {
             continue;
         }
@@ -80,7 +81,8 @@ fn key_of(ids: &[impl AsRef<str>]) -> String {
     plain(&ids.join(", "))
 }
 
-/// Removes the characters that are escaped in front matter, so that a text equals its field.
+/// Removes the characters that are escaped in front matter and replaces tabs with spaces, so that a
+/// string can be compared with its field.
 fn plain(text: &str) -> String {
     let kept = text.chars().filter(|c| !matches!(c, '"' | '\\') && (!c.is_control() || *c == '\t'));
     kept.map(|c| if c == '\t' { ' ' } else { c }).collect()

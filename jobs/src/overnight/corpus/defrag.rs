@@ -16,7 +16,7 @@ use super::oscillation::FileHistory;
 use super::uses::{UsedNode, Uses};
 use super::{Changes, Corpus, Node};
 
-/// The steps that a defragmentation takes, and the limit on its removals.
+/// The steps that a defragmentation performs, and the limit on its removals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Whether to suggest stale nodes and nodes that misled their users.
@@ -25,7 +25,7 @@ pub struct Options {
     pub dedup: bool,
     /// Whether to suggest files that nightly runs alternately add and remove.
     pub oscillation_sweep: bool,
-    /// Maximum number of files to remove in one step. The next iteration removes the rest.
+    /// Maximum number of files to remove at once. The next defragmentation removes the rest.
     pub most: usize,
 }
 
@@ -90,7 +90,7 @@ pub struct Defrag {
     pub removed: Vec<Repeat>,
     /// Nodes that the user may want to retire.
     pub suggested: Vec<Suggestion>,
-    /// Number of removals beyond the limit of one step.
+    /// Number of removals beyond the limit.
     pub left_over: usize,
 }
 
@@ -115,7 +115,8 @@ pub fn defrag(corpus: &Corpus, history: &FileHistory, options: Options) -> (Defr
     (report, changes)
 }
 
-/// Finds the nodes that the user may want to retire, ordered by path.
+/// Finds the nodes that the user may want to retire, ordered by path. Each node is suggested at
+/// most once.
 pub fn suggestions(
     corpus: &Corpus,
     uses: &Uses,

@@ -1,7 +1,7 @@
 //! Measures the fitness of a corpus by the known uses of its nodes.
 //!
 //! Links, freshness and utility do not affect the composite, and a maturity label can only lower
-//! it; `health.rs` reports on all of them as hygiene checks. If no node has a known use, the
+//! it. The hygiene metrics in `health.rs` cover all of them. If no node has a known use, the
 //! fitness is unknown and only the values in [`Floors`] are compared. This module must never read a
 //! clock or anything outside the given corpus and its uses.
 
@@ -56,7 +56,8 @@ pub const MEASURES: [(&str, f64, &str); 5] = [
 pub struct Floors {
     /// Number of distinct texts among the active nodes.
     pub active: usize,
-    /// Share of the fixed questions for which some node contains at least half of the words.
+    /// Share of the fixed questions for which one of the three best nodes contains at least half of
+    /// the words.
     pub answered: f64,
 }
 

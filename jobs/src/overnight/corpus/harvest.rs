@@ -80,8 +80,7 @@ pub struct Harvest {
     pub added: Vec<Harvested>,
     /// Number of learnings that were already known, including those whose files oscillate.
     pub known: usize,
-    /// Number of passages rejected as learnings, because they lack a situation, a cause or an
-    /// action.
+    /// Number of passages that were rejected because they lack a situation, a cause or an action.
     pub junk: usize,
     /// Number of new learnings beyond the limit of one harvest.
     pub left_over: usize,

@@ -178,8 +178,8 @@ impl Index {
         postings.into_iter().flatten().filter(move |(at, _)| self.nodes[*at].0 >= scope)
     }
 
-    /// Returns the positions and scores of at most `limit` nodes that contain one of the terms,
-    /// best first.
+    /// Returns the positions and scores of at most `limit` nodes that contain at least one of the
+    /// terms, best first.
     fn ranked(
         &self,
         asked: &[String],
@@ -253,7 +253,7 @@ impl<'a> Search<'a> {
         found.into_iter().map(|(at, _)| at).collect()
     }
 
-    /// Returns at most `limit` nodes that answer the question, best first.
+    /// Returns at most `limit` of the 64 most relevant nodes, ordered by composite score.
     pub fn hits(&self, question: &str, limit: usize) -> Vec<Hit<'a>> {
         let asked = asked_terms(question);
         let found = self.corpus.index().ranked(&asked, WEIGHTS, self.scope, POOL);
@@ -300,7 +300,7 @@ fn asked_terms(question: &str) -> Vec<String> {
 }
 
 /// Returns a node's freshness on `date`. The freshness is 1 for a node written or cited that day,
-/// and halves every [`HALF_LIFE_DAYS`]. It is 0.5 for a node without a date.
+/// and halves every [`HALF_LIFE_DAYS`] days. It is 0.5 for a node without a date.
 pub fn freshness_of(node: &Node, date: Date) -> f64 {
     let Some(from) = node.date.max(node.last_cited) else {
         return 0.5;

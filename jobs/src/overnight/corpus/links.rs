@@ -13,13 +13,14 @@ pub struct Links {
     pub cited_by: Vec<BTreeSet<usize>>,
     /// For each node, the nodes that it cites.
     pub cites: Vec<BTreeSet<usize>>,
-    /// For each node, whether a work item mentions it.
+    /// For each node, whether an unfinished work item mentions it.
     pub in_work: Vec<bool>,
 }
 
 impl Links {
     /// Finds citations by id, file name or wiki link, anywhere in a node, or in the description,
-    /// evidence or source of a work item. The running time is linear in the number of words.
+    /// evidence or source of an unfinished work item. The running time is linear in the number of
+    /// words.
     pub fn of(corpus: &Corpus) -> Self {
         let mut named: HashMap<&str, usize> = HashMap::new();
         for (at, node) in corpus.nodes.iter().enumerate() {
@@ -56,7 +57,7 @@ impl Links {
 }
 
 /// Returns each word in a string as a possible node name: the last part of its path, without a
-/// fragment and the ending `.md`.
+/// fragment or the extension `.md`.
 pub(super) fn names(text: &str) -> impl Iterator<Item = &str> {
     strip_marks(text).map(|word| {
         let name = word.rsplit('/').next().unwrap_or(word);

@@ -1,13 +1,13 @@
-//! The corpus: the learnings of a project's agents, stored as files in `.agents/`.
+//! The corpus: the knowledge and the work items that a project's agents have collected, stored as
+//! files in `.agents/`.
 //!
 //! ```text
-//! read ──> Corpus ──> close_loop | defrag | compile | harvest ──> Changes ──> staging, or a publication
+//! read ──> Corpus ──> close_loop | defrag | compile | harvest ──> Changes ──> staging, or a commit
 //!            └──────> health, bench, brief                       (data only: nothing here writes)
 //! ```
 //!
-//! Every step is a pure function of a corpus, a date and its arguments, so the same input yields
-//! the same bytes. No step may write a file. A node that cannot be read is reported and left
-//! unchanged.
+//! Every step is a pure function, so the same input yields the same bytes. No step may write a
+//! file. A node that cannot be read is reported and left unchanged.
 
 pub mod bench;
 pub mod brief;
@@ -46,8 +46,8 @@ pub const SUBPATHS: [&str; 5] =
 /// The work items file, relative to [`FOLDER`].
 pub const NEXT_WORK: &str = "rpi/next-work.jsonl";
 
-/// Maximum number of files that one step changes. The number is limited because a commit moves the
-/// files one by one.
+/// Maximum number of files that one defragmentation removes. The number is limited because a commit
+/// moves the files one by one.
 pub const MOST: usize = 2_000;
 
 /// Changes to files inside [`FOLDER`]: a file's new content, or `None` to remove it.
@@ -95,8 +95,8 @@ impl Corpus {
         }
     }
 
-    /// Maps each active node that duplicates a better node of its kind to that node. The map is
-    /// computed on first use.
+    /// Maps the path of each active node that duplicates a better node of its kind to the better
+    /// node's path. The map is computed on first use.
     pub fn repeats(&self) -> &BTreeMap<String, String> {
         self.repeats.get_or_init(|| health::repeats(self))
     }

@@ -16,7 +16,7 @@ pub enum NodeKind {
     Learning,
     /// A problem that was found.
     Finding,
-    /// A property shared by several learnings or findings.
+    /// A generalization from several learnings or findings.
     Pattern,
     /// Other knowledge.
     Knowledge,
@@ -125,7 +125,7 @@ pub struct Node {
     pub helpful: u64,
     /// Number of times the node misled its users.
     pub harmful: u64,
-    /// The better node that replaces this one.
+    /// The id of the better node that replaces this one.
     pub superseded_by: Option<String>,
     /// True if runner wrote the node.
     pub generated: bool,
@@ -225,8 +225,9 @@ impl Node {
         has.iter().filter(|it| **it).count() as f64 / has.len() as f64
     }
 
-    /// Returns the key used to sort equivalent nodes, the first of which is kept. The order is by
-    /// maturity, utility, whether runner wrote the node, age and path.
+    /// Returns the key used to sort equivalent nodes, the first of which is kept. Nodes with a
+    /// higher maturity come first, then those with a higher utility, those that runner did not
+    /// write, older nodes, and those whose path sorts first.
     pub fn standing(&self) -> impl Ord + use<> {
         let useful = (self.utility.unwrap_or(0.0).clamp(0.0, 1.0) * 1000.0) as i64;
         (
@@ -256,7 +257,7 @@ fn title_of(text: &str, stem: &str) -> String {
     title
 }
 
-/// Parses the civil date at the beginning of a string.
+/// Parses the civil date at the beginning of a string, or returns `None` if there is none.
 pub fn day(text: &str) -> Option<Date> {
     text.get(..10)?.parse().ok()
 }

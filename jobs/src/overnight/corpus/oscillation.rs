@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of direction changes at which a file is oscillating.
+/// Minimum number of direction changes at which a file is considered oscillating.
 pub const TURNS: usize = 3;
-/// Number of events to keep for each file.
+/// Maximum number of events to keep for each file.
 const KEPT: usize = 8;
 
 /// One addition or removal of a file.

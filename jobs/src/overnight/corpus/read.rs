@@ -139,7 +139,7 @@ pub fn files(folder: &Path, troubles: &mut Vec<CorpusProblem>) -> Result<Vec<Pla
                     break;
                 }
                 Ok(_) => {}
-                // A file may be in the place of a folder above the path.
+                // A parent of the path may be a file.
                 Err(error)
                     if matches!(
                         error.kind(),

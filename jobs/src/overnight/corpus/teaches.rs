@@ -20,7 +20,7 @@ impl Missing {
         match self {
             Self::Situation => "its text is too short to describe a situation",
             Self::Cause => "it names no cause",
-            Self::Act => "it does not say what to do",
+            Self::Act => "it recommends no action",
         }
     }
 }
@@ -144,7 +144,8 @@ pub fn sentences(text: &str) -> Vec<&str> {
     sentences
 }
 
-/// Returns the first sentence of 5 to 60 words in a passage that names a cause, on one line.
+/// Returns, on one line, the first sentence of 5 to 60 words that names a cause, or `None` if there
+/// is none.
 pub fn cause(text: &str) -> Option<String> {
     let named = |sentence: &&str| {
         let line = words(&sentence.to_lowercase());
@@ -183,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_of_events_teach_nothing() {
+    fn missing_parts_of_a_learning_are_reported() {
         for (text, missing) in [
             ("Too short.", Some(Missing::Situation)),
             (

@@ -1,12 +1,12 @@
 //! The known uses of a corpus: when its nodes were used, and whether they helped.
 //!
 //! ```text
-//! citations file, transcripts, commit messages, finished work ──> Uses ──> by node: successes, failures
+//! citations file, transcripts, commit messages, work items ──> Uses ──> by node: helped, failed
 //! ```
 //!
-//! A use is an event outside the corpus: a session opened or cited a node, a commit cited it, or
-//! work that cites it was finished or failed. Text written by runner never counts as a use, and
-//! neither does a label in a node. This module must never write a file.
+//! A use is an event: a session opened or cited a node, a commit cited it, or work that cites it
+//! was finished or failed. Text written by runner never counts as a use, and neither does a label
+//! in a node. This module must never write a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::BufRead;
@@ -69,7 +69,7 @@ pub enum UsedNode {
 /// The users that one node helped, and those that it misled.
 #[derive(Clone, Debug, Default)]
 pub struct UseRecord {
-    /// The users that the node helped, each with the last date on which it did.
+    /// The users that the node helped, each with the date of the last such use.
     pub helped: BTreeMap<String, Date>,
     /// The users that the node misled.
     pub failed: BTreeSet<String>,
@@ -303,7 +303,7 @@ fn named_paths(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(ends).filter_map(node_name)
 }
 
-/// Returns the name of the node at a path, or `None` if it is not a node's path.
+/// Returns the name of the node at a path, or `None` if the path is not a node's path.
 fn node_name(path: &str) -> Option<String> {
     let below = match path.rsplit_once(".agents/") {
         Some((_, below)) => below,

@@ -39,7 +39,7 @@ pub struct WorkItem {
     /// The finder's evidence, in an item that runner wrote. The item's `evidence` names only files,
     /// commits and nodes.
     pub finder_evidence: Option<String>,
-    /// The date on which the work was found, if that was before the row was written.
+    /// The date on which the work was found, if the item states it.
     pub found_at: Option<String>,
     /// The repository that the work concerns.
     pub target_repo: Option<String>,
@@ -68,7 +68,7 @@ pub struct WorkItem {
 }
 
 impl WorkItem {
-    /// Returns whether runner wrote the item, and nobody has adopted it yet.
+    /// Returns whether runner proposed the item and nobody has claimed or adopted it.
     pub fn is_own_proposal(&self) -> bool {
         self.is_free()
             && self.source_epic.as_deref() == Some(OWN_EPIC)
@@ -83,7 +83,7 @@ impl WorkItem {
 
 #[derive(Clone, Debug, Default)]
 pub struct WorkFile {
-    /// The lines of the file, which can be edited and written.
+    /// The file's lines, through which the file is edited.
     pub kept: KeptLines,
     /// The items, in the order of the file.
     pub items: Vec<WorkItem>,

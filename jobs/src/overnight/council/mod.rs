@@ -1,16 +1,16 @@
 //! Runs the council in three steps: its packet, one limited pass per councillor, and the synthesis.
 //!
 //! ```text
-//! packet.json ──shown to each──> ask_each ──checked──> <runner>.json ──┬──> synthesis.json ──> packets
-//!     │                             └── no answer, or malformed ───────┘        (voices, tension)
-//!     └── rule-based candidates               its reason                    ledger.json: who said what
+//! packet.json ──to each──> ask_each ──checked──> <runner>.json ──┬──> synthesis.json ──> packets
+//!     │                       └── no answer, malformed: reason ──┘        (voices, tension)
+//!     └── candidates by rule                                          ledger.json: all passes
 //! ```
 //!
 //! If a councillor fails, the night is degraded and the synthesis lists that councillor as unheard.
 //! Without any councillors, the packets are based on the corpus alone. Each councillor is asked
 //! once about facts that have already been looked up, and answers in a fixed format. The creative
-//! lane asks one of them again. A councillor must never write files, communicate with another
-//! councillor, or support a candidate that the packet does not contain.
+//! lane asks one of them for one more idea. A councillor must never write files, communicate with
+//! another councillor, or support a candidate that the packet does not contain.
 
 pub mod packet;
 pub mod record;
@@ -340,7 +340,7 @@ impl Night<'_, '_> {
         Ok(all)
     }
 
-    /// Returns the time limit of the passes: the job's setting, but at most three quarters of the
+    /// Returns the passes' time limit: the job's setting, but at most three quarters of the
     /// remaining time.
     fn patience(&self) -> Duration {
         Duration::from_secs(self.spec.council_timeout).min(self.ctx.clock.left() / 4 * 3)
@@ -433,7 +433,7 @@ fn read_answer(
     read.map_err(malformed)
 }
 
-/// Returns why a councillor gave no answer.
+/// Returns why a councillor gave no answer, with the class of the failure.
 fn reason(error: &AskError) -> (Class, String) {
     let class = match error {
         AskError::OverBudget(_) | AskError::Breach(_) => Class::OverBudget,

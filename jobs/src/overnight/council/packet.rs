@@ -65,7 +65,7 @@ pub struct Iterations {
 /// A piece of work that the user could start with.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    /// The id of the candidate, which the morning packets also use.
+    /// The candidate's id, which is also the id of its morning packet.
     pub id: String,
     pub title: String,
     #[serde(rename = "type")]

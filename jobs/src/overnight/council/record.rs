@@ -139,8 +139,8 @@ impl CouncilRecord {
         voices.iter().filter_map(own).collect()
     }
 
-    /// Returns the pass that an earlier attempt of this run made on the same question, with its
-    /// artifact.
+    /// Returns the answered pass that an earlier attempt of this run made on the same question,
+    /// with its artifact, or `None` if there is none.
     pub fn again(
         &self,
         question: &str,

@@ -1,13 +1,14 @@
 //! Checks one councillor's answer and converts it to a report.
 //!
 //! ```text
-//! answer ──schema──> only offered choices? ──> truncated, cleaned, redacted ──> Report
+//! answer ──schema──> only offered choices? ──> redacted, cleaned, truncated ──> Report
 //!             └── no ────────┴── no ──> malformed
 //! ```
 //!
 //! The caller sets the councillor's name. Every choice must come from the offer, or the whole
-//! answer is rejected. Every string is reduced to one line, and long strings and lists are
-//! truncated. An answer is never repaired in any other way.
+//! answer is rejected. Every string is redacted and reduced to one line, long strings and lists are
+//! truncated, and empty items and repeated candidates are dropped. An answer is not changed in any
+//! other way.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -18,7 +19,7 @@ use crate::dream::proposal::clean;
 /// Maximum length of a headline, and of any other string, in characters.
 const HEADLINE: usize = 200;
 const TEXT: usize = 400;
-/// Maximum number of lines in a list.
+/// Maximum number of items in a list.
 const LINES: usize = 5;
 /// Maximum number of candidates that one councillor may support.
 const BACKS: usize = 3;

@@ -216,7 +216,8 @@ fn positions(reports: &[&Report]) -> Vec<Position> {
 }
 
 /// Describes the disagreement about the action or its target, with a quotation from each
-/// councillor, or the disagreement about the confidence.
+/// councillor, or the disagreement about the confidence. Returns `None` if there is no
+/// disagreement.
 fn tension(positions: &[Position]) -> Option<String> {
     let quote = |kind: &str, it: &PositionVote| {
         let words = clean(&it.recommended_first_action, QUOTE);

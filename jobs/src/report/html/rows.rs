@@ -72,7 +72,8 @@ impl<'a> RunView<'a> {
     }
 }
 
-/// Returns the parts of a run's files that are not empty, each with its title.
+/// Returns the nonempty ends of a run's files, and the first [`REPLIES`] replies, each with a
+/// title.
 fn tails(files: &LogTail) -> Vec<(String, Vec<&str>)> {
     let parts = [("log", &files.log), ("stdout", &files.stdout), ("stderr", &files.stderr)];
     let ends = parts.into_iter().filter(|(_, lines)| !lines.is_empty()).map(|(name, lines)| {
@@ -84,7 +85,8 @@ fn tails(files: &LogTail) -> Vec<(String, Vec<&str>)> {
     ends.chain(replies.take(REPLIES)).collect()
 }
 
-/// The report's proposals, grouped by whether they need a decision, a check or nothing.
+/// The report's proposals: those that need a decision, a check or nothing, and those that are
+/// decided.
 #[derive(Serialize)]
 pub(super) struct Proposals<'a> {
     waiting: Vec<ProposalView<'a>>,

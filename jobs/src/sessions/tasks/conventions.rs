@@ -83,7 +83,8 @@ pub fn observe(events: &[Event]) -> Vec<Observed> {
     sorts.into_iter().filter_map(observed).collect()
 }
 
-/// Returns the extension of a test file, and how its name and location mark it as a test.
+/// Returns the extension of a test file, and the pattern of its name and location. Returns `None`
+/// for any other file.
 fn test_file(path: &str) -> Option<(String, String)> {
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (stem, extension) = name.rsplit_once('.')?;

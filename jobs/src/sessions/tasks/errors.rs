@@ -62,7 +62,7 @@ pub fn groups(events: &[Event]) -> Vec<ErrorGroup> {
 /// Returns whether a call with the same intent as the failed one passed afterwards.
 fn resolved(events: &[Event], failed: usize) -> bool {
     let error = &events[failed];
-    // A wrong file name is treated as corrected once the tool accepts any other name.
+    // A wrong file name is treated as corrected once the same tool succeeds with any name.
     let same = |later: &Event| match error.tool.as_str() {
         "Bash" => later.about() == error.about(),
         tool => later.tool == tool,

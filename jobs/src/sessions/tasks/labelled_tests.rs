@@ -6,7 +6,7 @@ use super::*;
 use crate::sessions::event::Collector;
 use crate::sessions::transcript::{SessionEvent, SessionEventKind};
 
-/// Creates a session from one word per call: `r` reads, `e` edits, `t` tests, `T` runs a failing
+/// Creates a session from one word per event: `r` reads, `e` edits, `t` tests, `T` runs a failing
 /// test, `x` runs a failing command, `l` lists a folder, `L` lists a missing folder, `h` runs a
 /// test that hides its errors, `w` updates the model's to-do list, `d` makes a call that the user
 /// refuses, `c` commits, `p` prompts, and `a` answers. A digit after a word selects the file or

@@ -49,7 +49,8 @@ impl<'e> LoopDetector<'e> {
         let was = self.inside.take();
         let found = self.detect(event).map(|(_, calls)| key(calls[0]));
         let begins = found.is_some() && found != was;
-        // A call outside any loop ends the current loop only if it succeeded.
+        // A call outside any loop ends the current loop only if it succeeded and is not the loop's
+        // own call.
         self.inside = found.or(was.filter(|was| *was == key(event) || !escapes(event)));
         begins
     }
@@ -117,7 +118,6 @@ pub fn loops(events: &[Event]) -> Vec<LoopFinding> {
         let known = found.iter_mut().rev().find(|(known, is)| {
             *is == name && known.evidence.iter().any(|line| lines().any(|own| own == *line))
         });
-        // A loop is resolved by a different call that succeeds soon afterwards.
         let after = calls.iter().skip(at + 1).take(ESCAPE);
         let resolved = after
             .filter(|later| key(later) != key(event) && later.action != Action::Read)

@@ -49,7 +49,7 @@ pub fn repairs(events: &[Event]) -> Vec<Repair> {
         let between: Vec<&Event> = rest
             .take(end)
             .filter(|step| step.is_call() && step.outcome == Outcome::Passed)
-            .filter(|step| !keeps_books(step))
+            .filter(|step| !updates_lists(step))
             .collect();
         let actions: Vec<&&Event> = between.iter().filter(|step| acts(step)).collect();
         // A read of another target is not a change.
@@ -93,7 +93,7 @@ fn acts(event: &Event) -> bool {
 }
 
 /// Returns whether a tool only updates the model's own lists.
-fn keeps_books(event: &Event) -> bool {
+fn updates_lists(event: &Event) -> bool {
     matches!(
         event.tool.as_str(),
         "TodoWrite" | "TaskUpdate" | "TaskCreate" | "TaskList" | "update_plan"

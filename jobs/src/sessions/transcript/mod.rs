@@ -89,7 +89,7 @@ impl<R: BufRead> Transcript<R> {
         Self { records: Records::new(reader, from, cap), ready: Vec::new().into_iter() }
     }
 
-    /// Stops after this line.
+    /// Makes the transcript end after this line.
     #[must_use]
     pub fn until(mut self, line: u64) -> Self {
         self.records.stop_after(line);

@@ -28,9 +28,9 @@ const TRIES: usize = 8;
 /// A position between two lines of a file, or before an unfinished object in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineGap {
-    /// The 1-based number of the next line.
+    /// The 1-based number of the next line, or of the line with the unfinished object.
     pub line: u64,
-    /// The offset of the next line, in bytes.
+    /// The offset of the next line or of the unfinished object, in bytes.
     pub offset: u64,
 }
 
@@ -88,7 +88,7 @@ impl Tally {
     }
 }
 
-/// A JSON object or other JSON value of the file.
+/// A JSON value in the file.
 #[derive(Debug)]
 pub(super) struct Record {
     /// The number of the line on which the value begins.
@@ -199,9 +199,9 @@ impl<R: BufRead> Records<R> {
         Ok(())
     }
 
-    /// Returns the number of allocated bytes.
+    /// Returns the number of bytes allocated for the current line and block.
     #[cfg(test)]
-    pub(super) fn held(&self) -> usize {
+    pub(super) fn allocated(&self) -> usize {
         let block = self.block.as_ref().map_or(0, |block| block.bytes.capacity());
         self.line.capacity() + block
     }

@@ -1,4 +1,4 @@
-//! Converts one row of a transcript into events.
+//! Converts one row of a Claude Code transcript into events.
 //!
 //! Only the fields that are needed are parsed. The content is either text or a list of blocks,
 //! depending on the version. The number of events per row is limited.

@@ -172,7 +172,7 @@ impl Read for Endless {
 }
 
 #[test]
-fn large_file_is_read_in_bounded_memory() {
+fn large_file_is_read_in_limited_memory() {
     let source = Endless { left: 50 << 20, long: 20 << 20, piece: Vec::new(), at: 0 };
     let mut transcript = Transcript::new(BufReader::new(source), LineGap::default());
     let mut events = 0;
@@ -184,9 +184,9 @@ fn large_file_is_read_in_bounded_memory() {
     assert!(tally.adds_up() && tally.too_long == 1 && tally.bad == 0, "{tally:?}");
     assert_eq!(tally.long_at, [0]);
     assert_eq!(events, tally.read / 2 * 3);
-    let held = transcript.records.held();
+    let allocated = transcript.records.allocated();
     // Buffers grow by doubling.
-    assert!(held <= 2 * MAX_LINE, "{held} bytes are allocated");
+    assert!(allocated <= 2 * MAX_LINE, "{allocated} bytes are allocated");
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Simulates a run for `--dry-run`.
+//! Simulates runs for `--dry-run` and `runner dream delta`.
 //!
 //! ```text
-//! copy of the database ──> check both locks ──> facts ──> Store::admit, in the copy
-//!                                                         │ admitted               │ declined
-//!                                                         └───> Kind::dry_run <────┘ as if admitted
+//! copy of the database ──> check the locks ──> facts ──> Store::admit, in the copy
+//!                                                        │ admitted               │ declined
+//!                                                        └───> Kind::dry_run <────┘ as if admitted
 //! ```
 //!
 //! The same code as in a real run makes the decisions, on an in-memory copy of the database. This
-//! module must never write a file, take a lock, call a backend or start a job's program.
+//! module must never write a file, keep a lock, call a backend or start a job's program.
 
 mod result;
 
@@ -41,7 +41,7 @@ pub use result::{DryRun, DryRunOutcome, RemainingBudget, WriteScope};
 /// An in-memory copy of the database, in which runs are simulated.
 pub struct DryRunStore<'h> {
     pub store: Store,
-    /// The wall-clock time of all simulated steps.
+    /// The wall-clock time at which the copy was made.
     pub now: Timestamp,
     /// The simulated time at which the last run ended.
     ended: Timestamp,
@@ -58,7 +58,7 @@ pub enum Charge {
 }
 
 impl<'h> DryRunStore<'h> {
-    /// Copies the database and registers the current state of the project in the copy.
+    /// Copies the database and registers the project's current state in the copy.
     pub fn of(home: &'h Env, project: &LoadedProject) -> Result<Self, Failure> {
         let now = home.wall()?;
         let mut store = home.store_for_dry_run()?;
@@ -66,7 +66,8 @@ impl<'h> DryRunStore<'h> {
         Ok(Self { store, now, ended: now, home, me: ProcessIdentity::me() })
     }
 
-    /// Records a manual occurrence in the copy, or returns `None` if its key already exists.
+    /// Records a manual occurrence in the copy and returns its run, or returns `None` if the key
+    /// already exists.
     pub fn enter(
         &mut self,
         project: &LoadedProject,
@@ -87,7 +88,7 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Starts the runs that became ready when another run ended, and returns their ids.
+    /// Requests the night's runs that became ready when another run ended, and returns their ids.
     pub fn ready(&mut self, night: NightId) -> Result<Vec<RunId>, Failure> {
         Ok(self.store.start_ready(Some(night), &self.me, self.ended)?)
     }
@@ -201,7 +202,8 @@ impl<'h> DryRunStore<'h> {
     }
 
     /// Plans a run that was not admitted as if it had been. Uses another copy of the database, and
-    /// ignores the budget levels and the other admission conditions.
+    /// ignores the budget levels and the other admission conditions. Returns `None` if the run is
+    /// not admitted even so.
     fn as_if(
         &self,
         setting: &ResolvedRun<'_>,
@@ -249,7 +251,7 @@ impl<'h> DryRunStore<'h> {
         }
     }
 
-    /// Checks that both locks are free.
+    /// Checks that a run could take its locks.
     fn check_locks(&self, setting: &ResolvedRun<'_>) -> Result<(), NotAdmitted> {
         if let Some(path) = contract_lock_path(setting)? {
             ContractLock::inspect(&path, self.now).map_err(|it| not_ours(setting, it))?;

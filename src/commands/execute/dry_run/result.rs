@@ -21,13 +21,13 @@ pub struct DryRun {
     pub want: Budget,
     /// The budgets that limit the run, in their state before the run.
     pub levels: Vec<RemainingBudget>,
-    /// The paths inside the project that the run may write to. Folders end with a slash.
+    /// The paths inside the project to which the run may publish. Folders end with a slash.
     pub writes: Vec<String>,
-    /// The paths that the run's program may write to directly, or `None` if the run starts no
-    /// program.
+    /// The paths that the run's program or agent may write to directly, or `None` if the run does
+    /// not start one that works in the project.
     pub program: Option<WriteScope>,
     /// The planned actions, or the outcome if the run would end before its first request. `None` if
-    /// unknown.
+    /// the run was not planned.
     pub plan: Option<Result<DryRunPlan, Outcome>>,
     /// The redactor for the output.
     pub redactor: Redactor,
@@ -100,7 +100,7 @@ pub enum DryRunOutcome {
 
 pub struct RemainingBudget {
     pub label: String,
-    /// The limit of each unit, including grants, or `None` if it has none.
+    /// The limit of each unit, including grants, or `None` if the unit has no limit.
     pub limit: [Option<u64>; 5],
     /// The amounts spent or reserved.
     pub used: Amounts,

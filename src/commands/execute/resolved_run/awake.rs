@@ -6,7 +6,8 @@ use super::ResolvedRun;
 use crate::env;
 
 impl ResolvedRun<'_> {
-    /// If the job requests it, keeps the machine awake until the returned value is dropped.
+    /// Keeps the machine awake until the returned value is dropped. Returns `None` if the job does
+    /// not request it.
     pub fn keep_awake(&self) -> Option<Inhibitor> {
         let job = self.here.config.jobs.get(&self.row.job_name)?;
         if !job.keep_awake {

@@ -1,4 +1,4 @@
-//! Chooses the backends of a run and computes their reservations.
+//! Chooses a run's backends and computes their reservations.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -39,7 +39,7 @@ impl Backends {
 impl ResolvedRun<'_> {
     /// Returns the first backend that is ready, the remaining fallbacks, and the skipped backends
     /// with their reasons. If no backend is ready, returns one whose error or shortfall admission
-    /// reports.
+    /// reports, or fails if that backend cannot be created.
     pub fn backends(
         &self,
         store: &Store,
@@ -72,7 +72,7 @@ impl ResolvedRun<'_> {
                 continue;
             }
             match (built, ready) {
-                // Admission reports a preflight error of the last backend.
+                // Admission reports this preflight error or the shortfall.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
                     return Ok(Backends::only(short_of_budget.unwrap_or(first), passed));
                 }
@@ -130,8 +130,8 @@ impl ResolvedRun<'_> {
         })
     }
 
-    /// Returns the shortfall in the budget of the backend's pool, or `None` if the pool has enough
-    /// left for the run.
+    /// Returns the shortfall in the budget of the backend's pool. Returns `None` if the pool has
+    /// enough left for the run, if the backend has no pool, or if the kind is exempt from budgets.
     fn pool_shortfall(
         &self,
         store: &Store,
@@ -186,7 +186,8 @@ pub(in super::super) fn with_passed(why: String, passed: &[String]) -> String {
     }
 }
 
-/// Returns the job's backend and its fallbacks, in the order in which they are tried.
+/// Returns the job's backend and its fallbacks, in the order in which they are tried. For a kind
+/// that asks no backend, returns only the built-in one.
 pub(super) fn chain<'c>(spec: &JobSpec, here: &'c LoadedProject) -> Vec<&'c BackendSpec> {
     let backends = &here.config.backends;
     let builtin = || backends.values().find(|it| it.is_builtin());

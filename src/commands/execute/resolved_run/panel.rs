@@ -49,8 +49,8 @@ pub(in super::super) struct Convened {
 }
 
 impl ResolvedRun<'_> {
-    /// Determines which backends can be called, as far as this is known before admission. For a
-    /// real run, also creates their folders.
+    /// Determines which of the panel's backends can be called, as far as is known before admission.
+    /// For a real run, also creates their folders.
     pub fn convene(
         &self,
         store: &Store,

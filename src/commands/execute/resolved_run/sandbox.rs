@@ -1,4 +1,4 @@
-//! Builds the sandbox of a run from its job's kind and settings.
+//! Builds a run's sandbox from its job's kind and settings.
 //!
 //! Children of a *proposing* kind (dream, prompt, overnight) may write to their part of the run's
 //! folder and to a temporary folder. In the project, they may write only to the kind's shared
@@ -128,7 +128,8 @@ impl ResolvedRun<'_> {
         Err(Failure::configuration(what).hint(hint))
     }
 
-    /// Finds the git directory that a private copy at `folder` replaces for the children.
+    /// Finds the git directory that a private one at `folder` replaces for the children. Returns
+    /// `None` if no child can commit.
     fn private_git(&self, folder: &Path) -> Result<Option<PrivateGit>, Failure> {
         let git = Git::new(&self.here.root, &self.environment, self.row.id.as_str());
         git.private(folder).map_err(|error| {
