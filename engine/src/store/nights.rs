@@ -100,6 +100,13 @@ impl Store {
         self.view(|db| db.all(&sql, params![project, limit], night))
     }
 
+    /// Returns the opening time of the project's next night, or `None` if `night` is the newest.
+    pub fn next_opening(&self, night: &Night) -> Result<Option<Timestamp>> {
+        let sql = "SELECT opens FROM nights WHERE project = ?1 AND opens > ?2 ORDER BY opens";
+        let after = params![night.project, millis(night.opens)];
+        self.view(|db| db.first(sql, after, |row| time(row, 0)))
+    }
+
     /// Returns all of a project's nights, newest first. Each night includes the data from its
     /// report, if there is one.
     pub fn reported_nights(&self, project: &ProjectId) -> Result<Vec<LastNight>> {

@@ -6,6 +6,7 @@
 use jiff::Timestamp;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{Night, RunFilter, RunState, Store, StoreError};
+use runner_text::counted;
 
 use crate::curator::KIND;
 
@@ -64,7 +65,7 @@ pub(super) fn runs_by_day(
     let more = lines.len().saturating_sub(LINES);
     if more > 0 {
         lines.truncate(LINES);
-        lines.push(format!("and {more} more lines; see `runner runs`"));
+        lines.push(format!("and {}; see `runner runs`", counted(more as u64, "more line")));
     }
     Ok(lines)
 }

@@ -117,7 +117,9 @@ pub fn gather(
     let budgets = budget_usage::of_night(store, &row, held, spent, until)?;
     let fleets = fleet_usage::of_runs(&runs);
     let refused = refusals::refusals_of_night(&runs);
-    let (alerts, undelivered) = alerts(store, &row.project, row.opens, now)?;
+    // Alerts about the last runs are raised after the night has closed.
+    let next = store.next_opening(&row)?.map_or(now, |next| next.max(until));
+    let (alerts, undelivered) = alerts(store, &row.project, row.opens, next.min(now))?;
     let mut report = NightReport {
         schema_version: SCHEMA,
         night: row.name,
@@ -227,6 +229,7 @@ fn run_line(store: &Store, run: RunRow) -> Result<RunLine, StoreError> {
     }
     Ok(RunLine {
         run: run.id.to_string(),
+        occurrence: run.occurrence.to_string(),
         outcome: run.outcome().cloned(),
         started,
         finished,

@@ -56,7 +56,7 @@ fn write(out: &mut String, report: &NightReport) -> std::fmt::Result {
 /// Writes the result of the night and the table of its runs.
 fn head(out: &mut String, report: &NightReport) -> std::fmt::Result {
     writeln!(out, "# Night {} — {}\n", one_line(&report.night), one_line(&report.project))?;
-    writeln!(out, "**{}**\n", report.headline())?;
+    writeln!(out, "**{}**\n", one_line(&report.headline()))?;
     writeln!(
         out,
         "Opened {}, reported {}. Spent {}.\n",
@@ -319,6 +319,9 @@ pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
     let line = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     let mut out = String::with_capacity(line.len());
+    if starts_block(&line) {
+        out.push('\\');
+    }
     for c in line.chars() {
         match c {
             '<' => out.push_str("&lt;"),
@@ -336,6 +339,15 @@ pub(crate) fn one_line(text: &str) -> String {
         }
     }
     out
+}
+
+/// Reports whether Markdown would read the line as a heading, a quote, a list item, a rule or a
+/// fence.
+fn starts_block(line: &str) -> bool {
+    let first = line.chars().next().filter(|c| "#>-+*=~_".contains(*c));
+    let Some(first) = first else { return false };
+    let rest = line.trim_start_matches(first);
+    first == '>' || rest.is_empty() || rest.starts_with([' ', '\t']) || line.starts_with("~~~")
 }
 
 /// Formats foreign text as code: on one line, in a fence that is longer than any run of backticks
@@ -362,6 +374,7 @@ mod tests {
     fn line(job: &str, outcome: Outcome) -> RunLine {
         RunLine {
             run: "01".into(),
+            occurrence: String::new(),
             job: job.into(),
             kind: "command".into(),
             attempt: 1,

@@ -169,12 +169,13 @@ impl NightReport {
         text
     }
 
-    /// Returns the runs that are not followed by a later attempt of the same job.
+    /// Returns the runs that are not followed by a later attempt for the same occurrence.
     pub fn last_attempts(&self) -> impl Iterator<Item = &RunLine> {
         self.runs.iter().enumerate().filter_map(|(index, run)| {
             let later = self.runs[index + 1..]
                 .iter()
-                .any(|other| other.job == run.job && other.attempt > run.attempt);
+                .filter(|other| other.job == run.job && other.occurrence == run.occurrence)
+                .any(|other| other.attempt > run.attempt);
             (!later).then_some(run)
         })
     }
@@ -246,4 +247,22 @@ pub struct NextStep {
     /// The reason for the step, or a hint on how to take it.
     pub why: String,
     pub command: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::sample_tests::{failed, night, run};
+
+    #[test]
+    fn failed_occurrence_counts_beside_a_retried_one() {
+        let mut lost = failed("tidy", Class::Crash, "exit 3");
+        lost.occurrence = "first".into();
+        let mut retried = failed("tidy", Class::Silent, "no answer");
+        retried.occurrence = "second".into();
+        let mut done = run("tidy", "command");
+        (done.occurrence, done.attempt) = ("second".into(), 2);
+        let report = night(vec![lost, retried, done]);
+        assert_eq!(report.outcomes(), "1 succeeded, 1 failed");
+    }
 }

@@ -16,6 +16,10 @@ use crate::log_tail::LogTail;
 pub struct RunLine {
     /// The id of the run.
     pub run: String,
+    /// The id of the occurrence, which all its attempts share. Empty in reports of an earlier
+    /// version.
+    #[serde(default)]
+    pub occurrence: String,
     pub job: String,
     /// The job kind.
     pub kind: String,

@@ -4,11 +4,13 @@ use jiff::Timestamp;
 use runner_engine::awake::{InhibitLevel, SleepInhibition};
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::sandbox::SandboxLevel;
-use runner_engine::store::Amounts;
+use runner_engine::store::{Amounts, Budget};
 use serde_json::{Map, Value, json};
 
 use super::budget_usage::UnitUsage;
 use super::dreamscape::{Council, CouncillorView, Dreamscape};
+use super::fleet_usage::{FleetUsage, HostUsage};
+use super::model::{NotRun, NotRunReason};
 use super::pending::{PendingItem, PendingSort};
 use super::proposals::ReportedProposal;
 use super::refusals::{Refusal, RefusedBy};
@@ -21,6 +23,7 @@ pub(crate) fn run(job: &str, kind: &str) -> RunLine {
     let at = Timestamp::from_second(1_795_305_000).unwrap();
     RunLine {
         run: "01KA5V7Q4B".into(),
+        occurrence: String::new(),
         job: job.into(),
         kind: kind.into(),
         attempt: 1,
@@ -152,6 +155,23 @@ pub(crate) fn full(text: &str) -> NightReport {
         ReportedProposal { action: Action::Keep, flag: text.into(), ..proposal(3, text) },
     ];
     report.more_proposals = 3;
+    report.proposals[0].like = Some(text.into());
+    report.unread_proposals = vec![text.into()];
+    report.not_run = vec![NotRun {
+        job: text.into(),
+        because: NotRunReason::Failed(Class::Environment),
+        why: text.into(),
+    }];
+    report.fleets = vec![FleetUsage {
+        fleet: text.into(),
+        hosts: vec![HostUsage {
+            host: text.into(),
+            jobs: vec![text.into()],
+            spent: Amounts::default(),
+        }],
+        spent: Amounts::default(),
+        limit: Budget::default(),
+    }];
     report.waiting = vec![PendingItem {
         sort: PendingSort::Draft,
         job: text.into(),

@@ -65,7 +65,7 @@ pub fn active_files(events: &[Event]) -> Vec<String> {
     files.into_iter().take(FILES).map(|(file, _)| brief(file, 160)).collect()
 }
 
-/// Returns at most [`ISSUES`] issues that were open at the end, loops first.
+/// Returns at most `ISSUES` issues that were open at the end, loops first.
 pub fn unresolved(findings: &Findings) -> Vec<Unresolved> {
     let errors = findings.errors.iter().filter(|error| !error.resolved).map(|error| Unresolved {
         kind: error.trigger.clone(),

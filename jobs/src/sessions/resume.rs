@@ -5,6 +5,7 @@
 //! anything.
 
 use jiff::Timestamp;
+use runner_text::counted;
 use serde::{Deserialize, Serialize};
 
 use super::active::{FILES, Unresolved};
@@ -182,7 +183,7 @@ impl Packet {
         text.push_str(&format!(", {outcome} after {} min", summary.duration_s / 60));
         let phases = summary.phase_arc.iter();
         let phases: Vec<String> =
-            phases.map(|it| format!("{} ({} turns)", it.phase.as_str(), it.turns)).collect();
+            phases.map(|it| format!("{} ({})", it.phase.as_str(), counted(it.turns, "turn"))).collect();
         if !phases.is_empty() {
             text.push_str(&format!(". Phases: {}", phases.join(", ")));
         }
@@ -192,7 +193,8 @@ impl Packet {
         }
         for issue in &self.unresolved {
             let Unresolved { kind, signature, count } = issue;
-            text.push_str(&format!("Unresolved: {kind} ({count} times): {signature}\n"));
+            let times = counted(*count, "time");
+            text.push_str(&format!("Unresolved: {kind} ({times}): {signature}\n"));
         }
         for playbook in &self.playbooks {
             let PacketArtifact { id, text: steps } = playbook;

@@ -221,15 +221,27 @@ fn foreign_text_is_shown_unchanged() {
 #[test]
 fn no_text_becomes_markup_in_markdown() {
     let payloads = payloads();
+    let headings = |payload: &str| {
+        let text = markdown(&sample::full(payload));
+        let heading = |it: &Event<'_>| matches!(it, Event::Start(Tag::Heading { .. }));
+        Parser::new_ext(&text, Options::all()).filter(heading).count()
+    };
+    let usual = headings("usual");
+    for marker in ["# a", "- # a", "> # a", "===", "---", "+ a", "* * *"] {
+        assert_eq!(headings(marker), usual, "{marker} adds a heading");
+    }
     for payload in &payloads {
         let text = markdown(&sample::full(payload));
+        assert_eq!(headings(payload), usual, "{payload} adds a heading");
         for event in Parser::new_ext(&text, Options::all()) {
             match event {
                 Event::Html(html) | Event::InlineHtml(html) => panic!("{payload} adds {html}"),
                 Event::Start(Tag::Image { dest_url, .. } | Tag::Link { dest_url, .. }) => {
                     panic!("{payload} adds a link to {dest_url}")
                 }
-                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock) => panic!("block from {payload}"),
+                Event::Start(Tag::CodeBlock(_) | Tag::HtmlBlock | Tag::BlockQuote(_)) => {
+                    panic!("block from {payload}")
+                }
                 _ => {}
             }
         }
