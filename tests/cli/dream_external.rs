@@ -267,6 +267,20 @@ fn settled_ideas_need_no_answer() {
 }
 
 #[test]
+fn destination_of_a_merge_is_not_archived() {
+    let (fixture, hash) = fixture();
+    fixture.write("ideas/again.md", RETRY.replace("at night", "at night too"));
+    delta(&fixture);
+    let mut merge = element("again", ("duplicate", "merge"), "the same policy", "");
+    merge["targets"] = json!(["ideas/again.md", "ideas/retry.md"]);
+    let archive = element("retry", ("implemented", "archive"), &hash, LINE);
+    submit(&fixture, &json!([merge, archive]).to_string()).ends(0);
+    let found = proposals(&fixture);
+    assert!(found.contains(&"ideas/again.md merge high".to_owned()), "{found:?}");
+    assert!(!found.iter().any(|it| it.starts_with("ideas/retry.md archive")), "{found:?}");
+}
+
+#[test]
 fn commit_after_the_request_is_found_by_the_next_pass() {
     let fixture = Fixture::with("");
     for (path, subject) in [

@@ -97,6 +97,18 @@ fn decisions_can_be_made_and_undone() {
 }
 
 #[test]
+fn repeated_amendment_needs_the_same_destination() {
+    let fixture = proposed();
+    let coffee = &ids(&fixture)["ideas/coffee.md"];
+    let merge =
+        |into: &str| fixture.run(&["dream", "amend", coffee, "--action", "merge", "--into", into]);
+    merge("ideas/maps.md").ends(0);
+    merge("ideas/maps.md").ends(0).expect_text("already amended");
+    merge("ideas/retry.md").ends(75).expect_text("runner dream undo");
+    assert!(!fixture.read("ideas/retry.md").contains("Coffee"));
+}
+
+#[test]
 fn review_without_terminal_suggests_list_json() {
     let fixture = proposed();
     fixture.run(&["dream", "review"]).ends(2).expect_text("runner dream list --json");

@@ -160,7 +160,7 @@ impl Checks<'_> {
                 Action::Merge if moving.contains(&proposal.targets[1]) => {
                     Err(format!("{} is itself merged or archived", proposal.targets[1]))
                 }
-                Action::Merge if receiving.contains(&proposal.targets[0]) => {
+                Action::Merge | Action::Archive if receiving.contains(&proposal.targets[0]) => {
                     Err("another idea is merged into it".to_owned())
                 }
                 _ => Ok(()),

@@ -98,8 +98,8 @@ impl ClassifiedIdeas {
 }
 
 /// Reads and judges the ideas with the indices `selected`. An idea that can no longer be read is
-/// added to `troubles`. The first idea that does not fit into [`TEXTS`], and all ideas after it,
-/// wait for another pass. `compared` compares the candidates with the project's other notes.
+/// added to `troubles`. If the ideas do not all fit into [`TEXTS`], the first that does not fit
+/// and all ideas after it wait for another pass. `compared` compares the candidates with the project's other notes.
 pub fn judge_all(
     (ideas, selected): (&[Idea], &[usize]),
     reader: &Reader,
@@ -111,6 +111,10 @@ pub fn judge_all(
     let mut held = 0;
     for idea in selected.iter().map(|at| &ideas[*at]) {
         match reader.text(&idea.path) {
+            Ok((text, ..)) if text.len() > TEXTS => troubles.push(WalkProblem {
+                path: idea.path.to_string(),
+                why: format!("it is {} bytes long; a pass can read {TEXTS} bytes", text.len()),
+            }),
             Ok((text, ..)) if held + text.len() > TEXTS => break,
             Ok((text, stat, digest)) => {
                 held += text.len();

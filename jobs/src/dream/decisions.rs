@@ -36,6 +36,10 @@ pub struct Decision {
     /// content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub targets_hash: Option<String>,
+    /// The idea that an amendment named as the destination of a merge. Earlier versions did not
+    /// record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
 }
 
 /// The decisions in effect, by proposal, each list in file order.
@@ -56,6 +60,7 @@ impl Decision {
             at: at.to_string(),
             note: None,
             targets_hash: None,
+            into: None,
         }
     }
 
@@ -107,6 +112,7 @@ impl Decisions {
                 at: text("at").unwrap_or_default().to_owned(),
                 note: text("note").map(str::to_owned),
                 targets_hash: hash,
+                into: text("into").map(str::to_owned),
             };
             decisions.history.push(line.clone());
             let all = decisions.by_id.entry(line.proposal_id.clone()).or_default();

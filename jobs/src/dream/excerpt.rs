@@ -65,8 +65,11 @@ impl Excerpts {
             }
             let Some(text) = hash.as_ref().and_then(|hash| self.0.get_mut(hash)) else { continue };
             let line = String::from_utf8_lossy(line);
-            if let Some(paths) = line.strip_prefix("diff --git a/") {
-                let path = paths.split(" b/").next().unwrap_or(paths);
+            // Git quotes a path with special characters.
+            if let Some(paths) = line.strip_prefix("diff --git ") {
+                let quoted = paths.strip_prefix("\"a/").and_then(|rest| rest.split_once("\" "));
+                let plain = || paths.strip_prefix("a/")?.split(" b/").next();
+                let path = quoted.map(|(path, _)| path).or_else(plain).unwrap_or(paths);
                 (lines, skipped, in_hunk) = (0, room.is_document(path), false);
                 if !skipped && text.len() < LONGEST {
                     text.push_str(&format!("file {path}\n"));
@@ -128,6 +131,14 @@ mod tests {
         excerpts.parse(out.as_bytes(), &room);
         let contain = |quote: &str| excerpts.contain(quote, [hash.as_str()]);
         assert!(contain("let wait = jitter(attempt);") && contain("+ let  wait=jitter(attempt)"));
+        // Git quotes the path of this plan.
+        let quoted = format!(
+            "\0{hash}\n\ndiff --git \"a/the \\\"plan\\\".md\" \"b/the \\\"plan\\\".md\"\n@@ -0,0 +1 @@\n\
+             +paint every second crossing\n"
+        );
+        let mut of_plan = Excerpts::default();
+        of_plan.parse(quoted.as_bytes(), &room);
+        assert!(!of_plan.contain("paint every second crossing", [hash.as_str()]));
         // This line is a removed SQL comment, not the header of a file.
         assert!(contain("-- the old retry rule"));
         for wrong in ["let wait = jitter(other);", "paint every zebra", "fn old() {}", "wait", ""] {

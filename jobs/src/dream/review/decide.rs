@@ -229,6 +229,9 @@ impl Decider<'_> {
             let proposal = &item.proposal;
             let mut decision = Decision::new(&proposal.id, ask.verdict.as_str(), action, now);
             decision.targets_hash = item.hash().map(str::to_owned);
+            if let DecisionInput::Amend { action: Action::Merge, into } = &ask.verdict {
+                decision.into.clone_from(into);
+            }
             let note = ask.note.map(str::trim).filter(|note| !note.is_empty());
             decision.note = note.map(|note| self.redactor.redact(note).into_owned());
             match self.place(&mut held, &plan, &decision, ask.consent.if_exposed) {
@@ -377,17 +380,19 @@ fn found<'b>(book: &'b Proposals, id: &str) -> Result<&'b ProposalItem, ReviewEr
 }
 
 /// Compares a verdict with an earlier decision. Succeeds, without any effect, if the verdict
-/// repeats the decision and its action; any other verdict is an error.
+/// repeats the decision, its action and its destination; any other verdict is an error.
 fn stands(
     before: &Decision,
     verdict: &DecisionInput,
     item: &ProposalItem,
 ) -> Result<AppliedDecision, ReviewError> {
-    let action = match verdict {
-        DecisionInput::Amend { action, .. } => *action,
-        _ => item.proposal.action,
+    let proposed = item.proposal.targets.get(1);
+    let (action, into) = match verdict {
+        DecisionInput::Amend { action, into } => (*action, into.as_ref().or(proposed)),
+        _ => (item.proposal.action, proposed),
     };
-    if before.decision != verdict.as_str() || before.action != action.as_str() {
+    let other = action == Action::Merge && into != before.into.as_ref().or(proposed);
+    if before.decision != verdict.as_str() || before.action != action.as_str() || other {
         return Err(ReviewError::Decided(Box::new(before.clone())));
     }
     Ok(AppliedDecision {
