@@ -44,14 +44,18 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// Why a commit could not be made, finished or inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. Other functions return this
-    /// variant if a path is not allowed, or if a file or the commit lock cannot be used.
+    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. [`settle`], [`is_pending`] and
+    /// [`targets`] return this variant if a path is not allowed, or if a file or the commit lock
+    /// cannot be used.
     #[error("nothing was committed: {0}")]
     Before(String),
     /// The commit is recorded but not finished, or its marker cannot be read. The next process that
     /// takes the run lock tries to finish the commit.
     #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
+    /// The commit is complete, but its marker or its folder cannot be removed.
+    #[error("the commit is complete, but its marker cannot be removed: {0}")]
+    Marker(String),
     /// The run lost its fence to another process.
     #[error("another process took over the run during its commit")]
     TakenOver,
@@ -242,9 +246,9 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
 /// Returns an error if a file operation fails.
 pub fn clear(root: &Path) -> Result<(), CommitError> {
     let fs = open(root)?;
-    marker::finish(&fs, &overnight()).map_err(before)?;
-    let left = marker::list(&fs, &overnight()).map_err(before)?;
-    for name in fs.list(&overnight()).map_err(before)?.unwrap_or_default() {
+    marker::finish(&fs, &overnight()).map_err(marker_left)?;
+    let left = marker::list(&fs, &overnight()).map_err(marker_left)?;
+    for name in fs.list(&overnight()).map_err(marker_left)?.unwrap_or_default() {
         let Some(number) = name.strip_prefix("prev.") else {
             continue;
         };
@@ -256,7 +260,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
         if root.join(FOLDER).join(&name).join(CORPUS).exists() {
             continue;
         }
-        discard(&fs, &path).map_err(before)?;
+        discard(&fs, &path).map_err(marker_left)?;
     }
     Ok(())
 }
@@ -269,10 +273,10 @@ pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
     let fs = open(root)?;
     let name = format!("{}{number}", marker::PREFIX);
     let path = overnight().join(&name).expect("the name is valid");
-    let done = marker::inspect(&fs, &path).map_err(before)?;
+    let done = marker::inspect(&fs, &path).map_err(marker_left)?;
     if done.is_some_and(|it| it.state == MarkerState::Done) {
-        fs.remove_file(&path).map_err(before)?;
-        fs.sync_dir(Some(&overnight())).map_err(before)?;
+        fs.remove_file(&path).map_err(marker_left)?;
+        fs.sync_dir(Some(&overnight())).map_err(marker_left)?;
     }
     Ok(())
 }
@@ -354,6 +358,10 @@ fn rel(path: &str) -> Result<RelPath, CommitError> {
         return Err(CommitError::Before(format!("{path} is not one of the corpus's own paths")));
     }
     RelPath::new(&format!("{CORPUS}/{path}")).map_err(bad)
+}
+
+fn marker_left(error: impl std::error::Error) -> CommitError {
+    CommitError::Marker(runner_engine::error_chain::whole(&error))
 }
 
 fn before(error: FsError) -> CommitError {

@@ -31,11 +31,11 @@ const INSPECTION: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// Another process holds the lock.
-    #[error("the corpus is locked by PID {pid} ({path})")]
+    #[error("the corpus is locked by {} ({path})", .pid.map_or("another process".to_owned(), |pid| format!("PID {pid}")))]
     Held {
-        /// Process id of the holder, read from the lock file, or 0 if the file does not contain
+        /// Process id of the holder, read from the lock file. `None` if the file does not contain
         /// one.
-        pid: u32,
+        pid: Option<u32>,
         path: String,
     },
     /// The lock file could not be used.
@@ -103,7 +103,7 @@ fn refused(error: FileLockError, path: &Path) -> LockError {
     match error {
         FileLockError::Held { content } => {
             let pid = content.lines().next().and_then(|line| line.trim().parse().ok());
-            LockError::Held { pid: pid.unwrap_or(0), path }
+            LockError::Held { pid, path }
         }
         FileLockError::Io(source) => LockError::Io { path, source },
     }

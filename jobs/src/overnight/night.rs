@@ -145,7 +145,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &OvernightSpec) -> Result<Finished, JobE
     };
     let done = night.steps();
     match done {
-        Ok(()) => night.stage_summary(),
+        Ok(composite) => night.stage_summary(composite),
         Err(error) => {
             night.fail(&error);
             Err(error)
@@ -179,7 +179,8 @@ fn recover(root: &Path) -> Result<Recovered, JobError> {
 }
 
 impl Night<'_, '_> {
-    fn steps(&mut self) -> Result<(), JobError> {
+    /// Runs all steps, and returns the composite fitness of the corpus after them.
+    fn steps(&mut self) -> Result<Option<f64>, JobError> {
         self.log(&format!("run {} begins", self.summary.run_id));
         for line in self.summary.degraded.clone() {
             self.log(&line);
@@ -214,7 +215,7 @@ impl Night<'_, '_> {
         self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
         self.summarize(&looped, &measured);
-        Ok(())
+        Ok(measured.fitness.composite)
     }
 
     /// Reports the curator's open critical events, which the user should see first.
@@ -472,7 +473,7 @@ impl Night<'_, '_> {
     }
 
     /// Stages the JSON and Markdown forms of the summary, which the run then publishes.
-    fn stage_summary(mut self) -> Result<Finished, JobError> {
+    fn stage_summary(mut self, composite: Option<f64>) -> Result<Finished, JobError> {
         self.summary.status = RunStatus::Done;
         self.close();
         self.at("published");
@@ -487,7 +488,6 @@ impl Night<'_, '_> {
         let ended = [&summary.regression_reason, &summary.plateau_reason];
         let ended = ended.into_iter().flatten().next();
         let packets = summary.morning_packets.as_ref().map_or(0, Vec::len);
-        let composite = self.known.as_ref().and_then(|(_, it)| it.composite);
         let fitness = match composite {
             Some(it) => format!("fitness {it} ({:+})", summary.fitness_delta.unwrap_or(0.0)),
             None => "fitness unknown".to_owned(),

@@ -195,6 +195,11 @@ fn regression_is_tolerated_only_within_the_budget() {
     let why = strict["regression_reason"].as_str().unwrap();
     assert!(why.contains("fell by") && !why.contains("exhausted"), "{why}");
     assert_eq!(strict["status"], "done");
+    // The headline names the fitness of the corpus, not of the rejected copy.
+    let id = fixture.run(&["runs", "--job", "overnight", "--json"]).json()[0]["id"].clone();
+    let run = fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).ends(0).json();
+    let composite = strict["iterations"][0]["fitness_before"]["composite"].as_f64().unwrap();
+    assert_eq!(run["facts"]["composite"].as_f64(), Some(composite), "{run:#}");
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
 
     // A regression uses one rescue of the warn-only budget, which nights share and never refill.

@@ -48,7 +48,9 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
         _ => "2",
     };
     let about = format!("{}\n\n{}\n{}", packet.description, packet.why_now, packet.id);
-    let args = ["create", &packet.title, "-d", &about, "-p", priority, "-l", "overnight", "--json"];
+    // A title that begins with a dash would be read as an option.
+    let title = packet.title.trim_start_matches(|c: char| c == '-' || c.is_whitespace());
+    let args = ["create", title, "-d", &about, "-p", priority, "-l", "overnight", "--json"];
     let child = ChildSpec {
         program: program.to_owned(),
         args: args.iter().map(std::ffi::OsString::from).collect(),
