@@ -7,8 +7,8 @@
 //! link unless every build specifies its target.
 //!
 //! Without PIE, the executable's own image is not randomized in memory, but its libraries, stack
-//! and heap are. This is acceptable because the program is safe Rust and treats untrusted text as
-//! data only.
+//! and heap are. This is acceptable because all of runner's own code except one module is safe
+//! Rust, and treats untrusted text as data only.
 
 #[allow(
     clippy::disallowed_methods,

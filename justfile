@@ -62,7 +62,7 @@ real *names:
     cargo build --locked --features fault-injection,fleet,mcp
     tests/real/all.sh {{ runner }} {{ names }}
 
-# Run all tests and a fleet at full scale (RUNNER_TEST_SCALE, default 1), then fuzzing and mutation tests if installed
+# Run all tests and the fleet soak test at full scale, then fuzzing and mutation tests if their tools are installed
 soak:
     tests/soak.sh
 

@@ -59,7 +59,8 @@ pub fn day(here: &LoadedProject, now: Timestamp) -> BudgetAccount {
     }
 }
 
-/// Returns a job's budget for the current civil day, or `None` if it has no limits.
+/// Returns a job's budget for the current civil day, or `None` if the job is not configured or its
+/// budget has no limits.
 pub fn of_job(here: &LoadedProject, job: &str, now: Timestamp) -> Option<BudgetAccount> {
     let cap = here.config.jobs.get(job)?.day;
     if cap.array().iter().all(Option::is_none) {
@@ -145,7 +146,7 @@ pub fn pool(here: &LoadedProject, backend: &str) -> String {
     }
 }
 
-/// Returns the payment settings of requests to a backend.
+/// Returns the payment settings for requests to a backend.
 pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
     let config = &here.config;
     let pool_of_it = config.pool_of.get(backend).and_then(|pool| config.pools.get(pool));
@@ -157,7 +158,7 @@ pub fn spending(home: &Env, here: &LoadedProject, backend: &str) -> Spending {
             Ok(listed) => listed.prices,
             Err(error) => {
                 // The configured prices still apply. A request to a model listed only in the file
-                // is counted with its reserved amount.
+                // is charged its reserved amount.
                 tracing::warn!(%error, "continuing without the price file");
                 config.prices.clone()
             }
@@ -192,7 +193,7 @@ pub fn amount(unit: usize, amount: u64) -> String {
 /// The names of the units in the configuration, in the order of [`Amounts::array`].
 pub const UNITS: [&str; 5] = ["calls", "tokens", "money", "time", "ideas"];
 
-/// Formats the limits of a budget, separated by commas.
+/// Formats a budget's limits, separated by commas.
 pub fn format_budget(budget: Budget) -> String {
     let limits = budget.array().into_iter().enumerate();
     let parts: Vec<String> =

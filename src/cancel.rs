@@ -13,8 +13,8 @@ use crate::env::Env;
 use crate::spawn;
 use crate::ui::Failure;
 
-/// Cancels the occurrence of `run`, regardless of which process started the run. Returns a
-/// description of the action for the user.
+/// Cancels a run's occurrence, regardless of which process started the run. Returns a description
+/// of the action for the user.
 pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<String, Failure> {
     let job = store.run(run)?.job_name;
     match store.cancel(run, why, home.wall()?)? {
@@ -29,7 +29,9 @@ pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<S
                 live.id
             ))
         }
-        Cancelled::Over(outcome) => Err(Failure::data(format!("{job} is over: {outcome}"))
-            .hint(format!("runner runs show {run}"))),
+        Cancelled::Over(outcome) => {
+            Err(Failure::data(format!("{job} has already ended: {outcome}"))
+                .hint(format!("runner runs show {run}")))
+        }
     }
 }

@@ -42,11 +42,11 @@ pub fn cycle_of(root: &Path, cycle: &CycleSpec) -> Result<Spec, Failure> {
     cycle_with(root, cycle, &BTreeMap::new())
 }
 
-/// Returns the checked contents of the file that a `prompt` setting names. Returns the setting
-/// unchanged if `texts` does not contain such a file.
+/// Returns the checked contents of the file that a `prompt` setting names, or the setting itself if
+/// it does not name a file in `texts`.
 fn checked(prompt: String, texts: &BTreeMap<String, String>) -> String {
     let text = prompt_file(&prompt).and_then(|file| texts.get(file));
-    // The line feed marks the setting as text rather than a file name.
+    // The line feed marks the result as text rather than a file name.
     text.map_or_else(|| prompt.clone(), |text| format!("{}\n", text.trim_end()))
 }
 
@@ -84,12 +84,12 @@ fn interval() -> Result<Option<SignedDuration>, Failure> {
 /// Replaces the instruction files of a lifecycle job with their checked contents, and applies the
 /// environment variables. For a cycle job, also reads the agent's position and applies the settings
 /// of the current state to `job`. The state's own settings take precedence over those of the
-/// agent's job that has the same kind and the `lifecycle` trigger.
+/// agent's enabled job that has the same kind and the `lifecycle` trigger.
 ///
 /// `texts` contains the instruction files, keyed by path, as they were when the user's acceptance
 /// was checked. These versions are used instead of the files on disk, which may have changed since
 /// then.
-pub fn stand(
+pub fn resolve(
     root: &Path,
     config: &mut Config,
     job: &mut JobSpec,
@@ -101,7 +101,7 @@ pub fn stand(
             rem.interval_minutes = u32::try_from(minutes).unwrap_or(u32::MAX);
         }
         rem.prompt = rem.prompt.take().map(|prompt| checked(prompt, texts));
-        dreamer(config, &job.backend);
+        set_dream_model(config, &job.backend);
     }
     if let Some(daydream) = job.kind.of_mut::<DaydreamSpec>() {
         daydream.prompt = daydream.prompt.take().map(|prompt| checked(prompt, texts));
@@ -146,17 +146,17 @@ pub fn stand(
         job.total = timeout;
         job.budget.seconds = Some(timeout.as_secs());
     }
-    job.budget = over(job.budget, state.budget);
+    job.budget = overlaid(job.budget, state.budget);
     cycle.now = Some(now);
     if state.kind == StateKind::Rem {
-        dreamer(config, &job.backend);
+        set_dream_model(config, &job.backend);
     }
     Ok(())
 }
 
 /// Sets a backend's model to the one in `WB_DREAM_MODEL`, if the variable is set. A backend
 /// that answers by rule or from a recording has no model.
-fn dreamer(config: &mut Config, backend: &str) {
+fn set_dream_model(config: &mut Config, backend: &str) {
     if let (Some(model), Some(backend)) = (variable(MODEL), config.backends.get_mut(backend))
         && !backend.is_builtin()
     {
@@ -164,7 +164,7 @@ fn dreamer(config: &mut Config, backend: &str) {
     }
 }
 
-fn over(under: Budget, own: Budget) -> Budget {
+fn overlaid(under: Budget, own: Budget) -> Budget {
     Budget {
         calls: own.calls.or(under.calls),
         tokens: own.tokens.or(under.tokens),

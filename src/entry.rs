@@ -58,20 +58,20 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The commands that an agent calls as its hooks.
+/// A command that an agent calls as a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HookCaller {
     /// `runner guard hook`, which may refuse a tool.
     Guard,
     /// `runner hook post-tool-use`, which records tool use.
     Recorder,
-    /// The memory's hooks, which must always answer.
+    /// The memory's hooks, which must always print an answer.
     Memory,
 }
 
 impl HookCaller {
-    /// Finds the command in the arguments before they are parsed, because the exit code for
-    /// unparsable arguments also depends on the command. Returns `None` for any other command.
+    /// Finds the hook command in the arguments before they are parsed, because the exit code for
+    /// invalid arguments also depends on the command. Returns `None` if the command is not a hook.
     fn of(args: impl Iterator<Item = OsString>) -> Option<Self> {
         let mut words = command_words(args);
         match words.next()?.as_str() {
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn valued_global_flags_are_known() {
+    fn global_flags_with_values_are_listed() {
         let program = args::program();
         let valued = program.get_arguments().filter(|arg| arg.get_action().takes_values());
         let (short, long): (Vec<_>, Vec<_>) =

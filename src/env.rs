@@ -31,7 +31,7 @@ use crate::filesystem;
 use crate::setup::environment;
 use crate::ui::Failure;
 
-/// Variables that every child receives.
+/// Variables that every child receives if they are set.
 const ALLOWED: &[&str] = &["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 /// Variables that a service manager sets for the daemon. The daemon's children must not receive
@@ -117,7 +117,7 @@ impl Env {
         })
     }
 
-    /// Uses the state folder of a demo if `folder` is in the demo's sample project.
+    /// Uses a demo's state folder if `folder` is in that demo's sample project.
     pub fn for_folder(mut self, folder: &Path) -> Self {
         if let Ok(folder) = fs::canonicalize(folder)
             && let Some(demo) = self.demos().into_iter().find(|demo| folder.starts_with(&demo.root))
@@ -211,7 +211,7 @@ impl Env {
     fn known_damage(&self) -> Result<(), StoreError> {
         let Ok(text) = read_host(self.damage_mark(), SMALL) else { return Ok(()) };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        if mark["file"].as_str().is_none() || mark["file"].as_str() != self.which().as_deref() {
+        if mark["file"].as_str().is_none() || mark["file"].as_str() != self.file_id().as_deref() {
             return Ok(());
         }
         let said = mark["message"].as_str().unwrap_or_default();
@@ -259,8 +259,9 @@ impl Env {
         }
     }
 
-    /// Returns the identity of the database file, if it exists: device, inode and creation time.
-    fn which(&self) -> Option<String> {
+    /// Returns the database file's device, inode and creation time, or `None` if the file does not
+    /// exist.
+    fn file_id(&self) -> Option<String> {
         let data = fs::metadata(self.store_path()).ok()?;
         let born = data.created().ok().and_then(|at| Timestamp::try_from(at).ok());
         let born = born.map_or_else(String::new, |at| at.to_string());
@@ -270,7 +271,7 @@ impl Env {
     /// Marks the database as damaged, so that commands refuse to use it.
     pub fn mark_found(&self, what: &str) {
         let mark =
-            serde_json::json!({ "class": "internal", "message": what, "file": self.which() });
+            serde_json::json!({ "class": "internal", "message": what, "file": self.file_id() });
         let _said_on_stderr_too =
             write_atomic(&self.damage_mark(), format!("{mark}\n").as_bytes(), 0o600);
     }
@@ -280,7 +281,7 @@ impl Env {
     }
 
     /// Creates the state folder, or makes an existing one private, so that other users cannot read
-    /// its files or take its locks.
+    /// its files or take its locks. Refuses a file system that is shared between machines.
     pub fn make_state(&self) -> Result<(), Failure> {
         if let Some(kind) = filesystem::shared(&self.state) {
             return Err(Failure::environment(format!(
@@ -314,7 +315,7 @@ impl Env {
         }
         let Ok(text) = read_host(self.damage_mark(), SMALL) else { return };
         let mark: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-        let now = self.which();
+        let now = self.file_id();
         if failure.is_none() && now.is_some() && mark["file"].as_str() != now.as_deref() {
             self.unmark_damage();
         }
@@ -371,7 +372,7 @@ impl Env {
             .ok_or_else(|| Failure::environment("HOME is not set, or is not an absolute path"))
     }
 
-    /// Returns the path of the file with the user's keys for a host scheduler's ticks.
+    /// Returns the path of the file that contains the user's keys for a host scheduler's ticks.
     pub fn credentials_file(&self) -> PathBuf {
         self.config_folder().join(environment::CREDENTIALS)
     }
@@ -381,7 +382,7 @@ impl Env {
         self.state.to_string_lossy().into_owned()
     }
 
-    /// Returns a stable path of this program. A `runner` in `PATH` that resolves to this program is
+    /// Returns a stable path to this program. A `runner` in `PATH` that resolves to this program is
     /// preferred, because the resolved path may contain a version.
     pub fn program(&self) -> Result<PathBuf, Failure> {
         let own = env::current_exe()
@@ -419,7 +420,7 @@ pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, Strin
     names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
 }
 
-/// Returns the user's login name, or "somebody" if it is not in the environment.
+/// Returns the user's login name, or "somebody" if no variable contains one.
 pub fn person() -> String {
     ["USER", "LOGNAME"]
         .into_iter()
@@ -543,7 +544,7 @@ fn restart(file: &Path) -> Result<Infallible, Failure> {
     // The host's other variables are kept, because a systemd drop-in may pass a key.
     let error =
         Command::new(executable()?).arg0("runner").args(arguments).envs(keys).envs(frozen).exec();
-    Err(Failure::environment(format!("cannot start again: {error}")))
+    Err(Failure::environment(format!("cannot restart runner: {error}")))
 }
 
 /// Rotates a log larger than 1 MiB to `timer.log.old`.
@@ -564,7 +565,7 @@ pub fn become_in(arguments: &[&str], variables: &BTreeMap<String, String>) -> Fa
             .env_clear()
             .envs(variables)
             .exec();
-        Err::<Infallible, _>(Failure::environment(format!("cannot start again: {error}")))
+        Err::<Infallible, _>(Failure::environment(format!("cannot restart runner: {error}")))
     };
     start().map_or_else(|failure| failure, |never| match never {})
 }

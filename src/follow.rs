@@ -42,8 +42,8 @@ const CHUNK: usize = 64 * 1024;
 pub const FILES: [(&str, &str); 3] =
     [(log::FILE, ""), (output::FILES[0], "out | "), (output::FILES[1], "err | ")];
 
-/// Prefixes a file's lines as specified in [`FILES`]. Program output is redacted, contains no
-/// control characters except tabs, and cannot be mistaken for log lines.
+/// Prefixes the lines of a file's text as specified in [`FILES`]. Redacts program output and
+/// removes its control characters except tabs.
 pub fn shown(which: usize, text: &str) -> String {
     let (_, mark) = FILES[which];
     if mark.is_empty() {
@@ -69,9 +69,9 @@ pub fn outcome(row: &RunRow) -> String {
     format!("{}: {outcome}", row.job_name)
 }
 
-/// Passes the contents of `files` in the run's folder to `sink`, each from the given offset. The
-/// sink receives the index of the file, whole lines, and the offset after them. Stops early if the
-/// other end of one of `stops` is closed, or if `sink` fails.
+/// Passes the redacted contents of `files` in the run's folder to `sink`, each from the given
+/// offset. The sink receives the index of the file, whole lines, and the offset after them. Stops
+/// early if the other end of one of `stops` is closed, or if `sink` fails.
 pub fn follow(
     home: &Env,
     run: &RunId,
@@ -138,8 +138,8 @@ pub enum Stopped {
     Log(io::Error),
 }
 
-/// Reads lines that are appended to a file, and redacts them. The file may not exist yet. A line of
-/// more than 144 KiB is passed on in parts, none of which contains a part of a secret.
+/// Reads lines that are appended to a file, and redacts them. The file may not exist yet. A very
+/// long line is passed on in parts, none of which contains a part of a secret.
 pub struct FileTail {
     pub path: PathBuf,
     file: Option<File>,

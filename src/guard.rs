@@ -1,4 +1,4 @@
-//! Guards that other programs call: an agent's hook, and queries about a path.
+//! Guards that other programs call: a hook for agents, and queries about paths.
 //!
 //! A guard is not the sandbox: the kernel enforces the sandbox whether or not a program calls a
 //! guard.

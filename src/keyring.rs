@@ -51,11 +51,11 @@ pub fn secret(name: &str) -> Result<String, String> {
     entry
         .and_then(|entry| entry.get_password())
         .map_err(|error| describe_error(name, &error))
-        .and_then(|secret| some(name, secret))
+        .and_then(|secret| not_empty(name, secret))
 }
 
 #[cfg(feature = "keyring")]
-fn some(name: &str, secret: String) -> Result<String, String> {
+fn not_empty(name: &str, secret: String) -> Result<String, String> {
     match secret.trim().is_empty() {
         true => Err(format!("the keyring entry {SERVICE}/{name} is empty")),
         // A secret that was piped into the keyring may end with a line break.
@@ -102,7 +102,7 @@ mod tests {
         let ask = || {
             let had = entry.get_password();
             had.map_err(|error| describe_error("work", &error))
-                .and_then(|secret| some("work", secret))
+                .and_then(|secret| not_empty("work", secret))
         };
         let absent = ask().unwrap_err();
         assert!(absent.contains("secret-tool store"), "{absent}");

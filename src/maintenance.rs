@@ -103,7 +103,7 @@ fn prune(home: &Env, store: &mut Store, now: Timestamp) -> Result<(), Failure> {
     carry_out(store, &plan)
 }
 
-/// Checks the whole database, and sets or clears the damaged-database mark.
+/// Checks the whole database, and marks it as damaged or removes the mark.
 pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     let health = store.examine()?;
     match health.findings.first() {
@@ -115,7 +115,7 @@ pub fn examine(home: &Env, store: &Store) -> Result<StoreHealth, Failure> {
     Ok(health)
 }
 
-/// Returns an unused path for a new backup in the state folder.
+/// Creates the folder for backups, and returns an unused path in it.
 pub fn new_backup(home: &Env, now: Timestamp) -> Result<PathBuf, Failure> {
     let folder = home.backups();
     fs::create_dir_all(&folder).map_err(|error| Failure::not_made(&folder, error))?;
@@ -227,7 +227,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
             Some(run) => {
                 found.extend(prunable(FileKind::Recording, &home.state, &below, run.at(), None))
             }
-            // This is a temporary file of a process that died.
+            // A process that dies leaves its temporary file.
             None if name.starts_with('.') => {
                 found.extend(prunable(FileKind::Draft, &home.state, &below, None, None));
             }
@@ -236,7 +236,7 @@ fn recordings(home: &Env, found: &mut Vec<PrunableFile>) {
     }
 }
 
-/// Adds the scratch folders of commands that died before removing them.
+/// Adds all scratch folders. A command that dies does not remove its own.
 fn scratch(home: &Env, found: &mut Vec<PrunableFile>) {
     let folder = Path::new(SCRATCH);
     for name in entries_below(&home.state, folder) {
@@ -325,7 +325,8 @@ fn prunable(
     Some(PrunableFile { kind, root: root.to_owned(), below: below.to_owned(), at, needed })
 }
 
-/// Returns the names in a folder, or none if the path contains a symbolic link.
+/// Returns the names in a folder, or none if the folder cannot be read or its path contains a
+/// symbolic link.
 fn entries_below(root: &Path, folder: &Path) -> Vec<String> {
     beneath(root, folder).map_or_else(|_| Vec::new(), |path| entries(&path))
 }
@@ -341,8 +342,8 @@ fn entries(folder: &Path) -> Vec<String> {
 /// Carries out a plan. A file that cannot be removed does not prevent the removal of the others.
 ///
 /// # Errors
-/// Returns an error if the database cannot be written. If files remain, the error lists each with
-/// its reason.
+/// Returns an error if the database cannot be written, or if a file cannot be removed. The latter
+/// error lists every remaining file with the reason.
 pub fn carry_out(store: &mut Store, plan: &PrunePlan) -> Result<(), Failure> {
     store.prune_rows(plan)?;
     let mut left = Vec::new();
@@ -364,7 +365,7 @@ fn remove(file: &OldFile) -> io::Result<()> {
         FileKind::Log | FileKind::Staging | FileKind::Report | FileKind::Undo => remove_tree(&path),
     };
     if let (FileKind::Undo, Some(proposal)) = (file.kind, path.parent()) {
-        // This removes the proposal's folder only if it is empty.
+        // `remove_dir` removes the proposal's folder only if it is empty.
         let _not_empty = fs::remove_dir(proposal);
     }
     match done {

@@ -1,4 +1,4 @@
-//! Sends the phases of a run as an OpenTelemetry trace, after the run is settled.
+//! Sends a run's phases as an OpenTelemetry trace, after the run is settled.
 //!
 //! ```text
 //! run        ├─────────────────────────────────────────────────────────┤ settled
@@ -31,7 +31,7 @@ use crate::alerts::webhook;
 use crate::config::addresses::checked_url;
 use crate::env;
 
-/// Maximum time to wait for the receiver's answer.
+/// Maximum duration of the request.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Maximum length of a string in characters.
 const LONGEST: usize = 1_000;
@@ -43,12 +43,12 @@ struct TracedRun {
     published: Option<PublicationTimes>,
 }
 
-/// Sends the trace of a settled run, if a receiver is configured in the environment. Any problem is
+/// Sends a settled run's trace, if a receiver is configured in the environment. Any problem is
 /// reported in the run's log.
 pub fn send(store: &Store, run: &RunId) {
     let Some((name, address)) = receiver() else { return };
     if let Err(why) = try_send(store, run, &address) {
-        tracing::warn!(%why, variable = name, "the trace of the run was not sent");
+        tracing::warn!(%why, variable = name, "the run's trace was not sent");
     }
 }
 

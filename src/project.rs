@@ -35,8 +35,7 @@ pub struct LoadedProject {
     /// The project's canonical root.
     pub root: PathBuf,
     pub id: ProjectId,
-    /// Whether the id belongs to this clone, rather than being the seed with which its
-    /// `runner.toml` was created.
+    /// Whether the id is this clone's own, and not only the seed in its `runner.toml`.
     pub own: bool,
     /// The project's configuration, with all layers resolved.
     pub config: Config,
@@ -44,7 +43,7 @@ pub struct LoadedProject {
     pub stamp: String,
     /// The differences from the files that the user last accepted.
     pub trust: Trust,
-    /// Whether this is a copy of another host's project, used only to run a fleet's claims.
+    /// Whether this is a copy of a project, made only to run a fleet's claim.
     pub copy: bool,
 }
 
@@ -132,8 +131,7 @@ impl LoadedProject {
         let (standing, known) = self.standing(store)?;
         let owned = self.own && known.as_ref().is_some_and(|known| !known.own);
         let node = node(&self.root)?;
-        // The folder's identity was stored before creation times were recorded, so it is stored
-        // again.
+        // The stored identity may lack the folder's creation time, so the identity is stored again.
         let unborn = standing == Registration::Known
             && known.as_ref().is_some_and(|known| known.node != node);
         if matches!(standing, Registration::New | Registration::Replaced)
@@ -173,14 +171,14 @@ impl LoadedProject {
     }
 }
 
-/// Returns the folder for copies of other hosts' projects. It is outside the state folder, because
-/// the child processes of runs cannot read the state folder.
+/// Returns the folder for the copies of projects in which a fleet's claims run. It is outside the
+/// state folder, because a run's child processes cannot read the state folder.
 pub fn copies(home: &Env) -> PathBuf {
     home.state.with_file_name("runner-fleet")
 }
 
-/// Reports whether `root` is a copy of another host's project. The fleet that the user joined
-/// decides what runs there.
+/// Reports whether `root` is a copy of a project for a fleet's claim. The fleet that the user
+/// joined decides what runs there.
 fn is_copy(home: &Env, root: &Path) -> bool {
     fs::canonicalize(copies(home)).is_ok_and(|copies| root.starts_with(copies))
 }
@@ -326,8 +324,8 @@ pub struct KeptProject {
 /// Returns the project at or above `from` as recorded in the database.
 ///
 /// # Errors
-/// Returns an error if there is no project, or if the project has never been registered. In the
-/// second case, the error reports a mistake in the project's files, if there is one.
+/// Returns an error if there is no project, or if the project has never been registered. If an
+/// unregistered project's files contain a mistake, the error reports the mistake instead.
 pub fn kept(home: &Env, store: &Store, from: &Path) -> Result<KeptProject, Failure> {
     let root = match find(from) {
         Ok(root) => root,
@@ -382,8 +380,8 @@ impl LoadedProject {
     }
 }
 
-/// Returns the config stamp of a project with files that the user has not accepted. It differs from
-/// the stamp of the files, so that every overview of the project reports them.
+/// Returns the config stamp of a project with files that the user has not accepted. This stamp
+/// differs from the files' own, so that every overview of the project reports the files.
 pub fn untrusted(stamp: &str) -> String {
     format!("untrusted {stamp}")
 }
@@ -424,8 +422,8 @@ impl StampBase {
     }
 }
 
-/// Returns the `stat` data of a file. It includes the permissions and the owner, because a file
-/// that has become unreadable differs from the one that was read.
+/// Returns a file's `stat` data, or `-` if the file is missing. The data includes the permissions
+/// and the owner, so that a file that becomes unreadable changes the stamp.
 fn stat(path: &Path) -> String {
     fs::metadata(path).map_or_else(|_| "-".to_owned(), |data| described(&data))
 }
@@ -474,7 +472,7 @@ pub fn job_of(store: &Store, project: &ProjectId, name: &str) -> Result<JobRow, 
     let near = config::did_you_mean(name, names.iter().copied());
     let there = runner_text::some_of(names.into_iter());
     let unknown = Failure::configuration(format!(
-        "no job {name:?} in this project{near} (there is: {there})"
+        "no job {name:?} in this project{near} (the jobs are: {there})"
     ))
     .hint("runner config show");
     jobs.into_iter().find(|job| job.name == name).ok_or(unknown)

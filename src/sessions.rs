@@ -20,7 +20,7 @@ use crate::project;
 use crate::project::projection::Projection;
 use crate::ui::Failure;
 
-/// The priority of an occurrence. Everything else takes precedence over this work.
+/// The priority of an occurrence, which is below the default priority of other work.
 const PRIORITY: i32 = -10;
 
 /// Records an occurrence for each job, in any project, that has sessions to analyze. Returns the
@@ -97,9 +97,9 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
     started.map_err(|error| Failure::environment(format!("cannot start the analysis: {error}")))
 }
 
-/// Returns the key of an occurrence. It depends on the state of the sessions, so each state has one
-/// occurrence no matter how many processes tick. It also depends on the hour: if all attempts for a
-/// state die, the state is analyzed again in a later hour, even if the sessions have no new events.
+/// Returns the key of an occurrence. The key depends on the state of the sessions and on the hour,
+/// so each state has at most one occurrence per hour, no matter how many processes tick. If all
+/// attempts for a state die, the state is analyzed again in a later hour, even without new events.
 fn key(waiting: &[Source], now: Timestamp) -> String {
     let state: Vec<String> =
         waiting.iter().map(|it| format!("{} {} {}", it.id, it.size, it.modified)).collect();

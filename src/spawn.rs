@@ -62,7 +62,7 @@ pub fn driver<'a>(home: &'a Env, me: &'a ProcessIdentity) -> Driver<'a> {
     }
 }
 
-/// Starts the process of a requested run. The run must be admitted within [`BEGIN_LIMIT`].
+/// Starts a requested run's process. The run must be admitted within [`BEGIN_LIMIT`].
 pub fn spawn(
     home: &Env,
     store: &mut Store,
@@ -128,7 +128,7 @@ pub struct NextAction {
     pub start: Vec<RunId>,
     /// The time until another run is ready, if it is short enough to wait for.
     pub soon: Option<Duration>,
-    /// The time until the next scheduled time. It only matters while a run is live.
+    /// The time until the next scheduled time, which matters only while a run is live.
     pub due: Option<Duration>,
 }
 
@@ -240,8 +240,8 @@ fn ended(live: &BTreeMap<u32, Started>, patience: Duration) -> Result<Vec<u32>, 
         .collect())
 }
 
-/// Settles a run whose process has exited, unless it is already settled. Returns the next attempt
-/// at its occurrence, if there is one.
+/// Settles a run whose process has exited, unless the run is already settled. Returns the next
+/// attempt at the run's occurrence, if there is one.
 pub fn settle_after(
     home: &Env,
     store: &mut Store,
@@ -261,7 +261,7 @@ pub fn settle_after(
         RunState::Queued { .. } => Ok(None),
         RunState::Requested { .. } => {
             let why = format!("its process ended with {status} before the run began");
-            // The run had not begun, so another attempt costs nothing. A manual run is not
+            // The run had not begun, so one more attempt costs nothing. A manual run is not
             // repeated, because the user is waiting for it and can decide.
             let unattended = !row.manual() || row.night.is_some();
             let again = unattended && store.lost_runs_of(&row.occurrence)? == 0;

@@ -31,7 +31,7 @@ pub enum Reread {
 
 #[derive(Clone, Debug, Default)]
 pub struct TickResult {
-    /// The runs to start now, oldest first.
+    /// The runs to start now.
     pub start: Vec<RunId>,
     /// Whether live runs were asked to stop. Once they have ended, the runs waiting for them become
     /// ready.
@@ -40,13 +40,12 @@ pub struct TickResult {
     pub settled: Vec<(RunId, String)>,
     /// Errors that do not stop the tick, such as those of individual runs or jobs.
     pub troubles: Vec<String>,
-    /// Projects whose files cannot be used, by path, each with the reason. Their recorded jobs are
-    /// kept.
+    /// The reasons why projects' files cannot be used, by the project's path.
     pub unreadable: BTreeMap<String, String>,
 }
 
-/// Updates the database from changed project files without a tick. Returns the projects that could
-/// not be read, by path.
+/// Updates the database from changed project files without a tick. Returns the reasons why
+/// projects' files cannot be used, by the project's path.
 pub fn reread(home: &Env, store: &mut Store) -> Result<BTreeMap<String, String>, Failure> {
     let mut unreadable = BTreeMap::new();
     refresh(home, store, Reread::WhatChanged, &mut unreadable)?;
@@ -112,8 +111,8 @@ pub fn next(store: &Store, now: Timestamp) -> Result<Option<NextTick>, Failure> 
     Ok(Some(NextTick { what: what.unwrap_or_else(|| "waiting work".to_owned()), at }))
 }
 
-/// Rereads the configuration of projects. A project with an invalid configuration keeps its old
-/// jobs and is added to `bad`.
+/// Rereads the projects' configurations. Adds to `bad` each project whose configuration is invalid
+/// or not accepted, and each project that is found to be gone for the first time.
 fn refresh(
     home: &Env,
     store: &mut Store,

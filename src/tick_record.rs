@@ -25,7 +25,7 @@ impl Env {
             return;
         }
         let count = self.ticks().unwrap_or_default().saturating_add(1);
-        // The record always has the same length, so a reader never sees part of it.
+        // The record always has the same length, so the new one replaces the old one completely.
         let record = format!("{}\n{count:020}\n", now.strftime("%Y-%m-%dT%H:%M:%SZ"));
         let _only_reported = file.write_all_at(record.as_bytes(), 0);
     }

@@ -44,7 +44,7 @@ pub struct Waiter {
 }
 
 impl Waiter {
-    /// Creates a waiter without watches that does not handle signals.
+    /// Creates a waiter that watches no folder and handles no signals.
     pub fn new() -> Self {
         let changes = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
         Self { signals: None, changes, reads_keys: false }
@@ -78,7 +78,8 @@ impl Waiter {
         self.wait(&[], Duration::ZERO).is_ok_and(|reason| reason == WakeReason::Interrupted)
     }
 
-    /// Waits for at most `limit`.
+    /// Waits for an event for at most `limit`. Returns [`WakeReason::Time`] if no event has
+    /// occurred by then, or if a signal interrupts the wait.
     pub fn wait(&self, outputs: &[BorrowedFd<'_>], limit: Duration) -> Result<WakeReason, Failure> {
         let mut reasons = Vec::new();
         let mut polled = Vec::new();

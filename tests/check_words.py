@@ -3,8 +3,8 @@
 
     check_words.py [TREE] [--counts] [--word NAME]... [--words FILE] [--limit FILE]
 
-`--limit FILE` names a file with lines `name<TAB>count`. The check then fails only if a word has more hits than its
-count, so that a word can be removed step by step (a ratchet). Fenced code and inline code are ignored.
+`--limit FILE` names a file with lines `name<TAB>count`. The check then fails only if a rule has more hits than its
+count, so that a word can be removed step by step (a ratchet). Code in Markdown and in doc comments is ignored.
 """
 import argparse
 import collections

@@ -1,8 +1,9 @@
 """An independent reader for the council of an overnight run and for the extension of thin packets, written only
 from the documented formats.
 
-Usage: council_reader.py OUTPUT-DIR. Checks that every report has the required format, that the synthesis omits
-no councillor, that the digests in the ledger match the files, and that the search for more evidence ended as required. Shares no code or schema with runner.
+Usage: council_reader.py OUTPUT-DIR. Checks that every report has the required format, that the synthesis omits no
+councillor, that the digests in the ledger match the files, and that the search for more evidence ended as required.
+Shares no code or schema with runner.
 """
 import hashlib, json, os, sys
 

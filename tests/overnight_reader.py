@@ -1,9 +1,9 @@
 """An independent reader for the artifacts of an overnight run, written only from the field lists of the contract.
 
-Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]. If a runner program is the only argument, the script makes
-overnight runs in temporary repositories: undisturbed runs, a run that halts, failed runs, and runs
-that are killed at several operations. It reads every artifact, and must reject each artifact with a field
-removed or changed. Shares no code or schema with runner.
+Usage: overnight_reader.py OUTPUT-DIR [NEXT-WORK-FILE]. If the first argument is a runner program instead, the script
+makes overnight runs in temporary repositories: undisturbed runs, a run that halts, failed runs, and runs that are
+killed at several operations. It reads every artifact, and must reject artifacts with a field removed, mistyped or
+added. Shares no code or schema with runner.
 """
 import copy, json, os, re, shutil, subprocess, sys, tempfile
 

@@ -26,8 +26,8 @@ from skips import skip
 
 RUNNER = os.path.abspath(sys.argv[1])
 SCALE = float(os.environ.get("RUNNER_TEST_SCALE", "1"))
+# Each format accepts at least 500 of 800 cases.
 CASES = int(sys.argv[2]) if len(sys.argv) > 2 else max(20, int(800 * SCALE))
-# With this number of cases, each format accepts at least 500 of them.
 SEED = int(os.environ.get("RUNNER_TEST_SEED", time.time_ns() % 10**9))
 BITS = [" ", "'", '"', "%", "%%", "%h", "%n", "$", "$HOME", "${A}", "$$", "&", "<", ">", "\n", "\r", "\t", "\\", "\\\\", "\\%",
         "\\n", "é", "夜", "\u202e", "\u0301", "’", "‘", "`", "$(x)", ";", "|", "#", "!", "*", "?", "[a]", "{b}", "~", "-", "--x", "=",

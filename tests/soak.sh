@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs all tests at full scale (1,000 simulated years, 1,000 killed nights, all sandbox attempts), then the hosts of a
+# Runs all tests at full scale (1,000 simulated years, 1,000 killed runs, all sandbox attempts), then the hosts of a
 # fleet while their processes, networks and database fail, each fuzz target for a minute, mutations of recent changes,
 # and a sample of mutations of the code that limits jobs.
 # usage: tests/soak.sh
@@ -33,8 +33,8 @@ else
     echo "skipped: fuzzing needs a nightly toolchain and cargo-fuzz"
 fi
 
-# Mutates a sample of the code of guards, admission, publications and budgets. Fails if less than 95 % of the
-# mutations are detected.
+# Makes a sample of the mutations of the guard, admission, publication and budget code. Fails if fewer than 95 % of them
+# are detected.
 limits_mutated() {
     local code=0 counts=$STEPS/limits/mutants.out/outcomes.json
     cargo mutants --output "$STEPS/limits" --sharding round-robin --shard "${RUNNER_MUTANTS_SHARD:-0/15}" \

@@ -1,6 +1,6 @@
 # Functions that run the steps of a longer check and print a table of them at the end.
 # Source this file. $STEPS names the folder for the logs; the default is a temporary folder that is removed at
-# exit.
+# exit unless the script sets another trap on EXIT.
 # shellcheck shell=bash
 if [ -z "${STEPS:-}" ]; then
     STEPS=$(mktemp -d)

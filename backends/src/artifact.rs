@@ -31,7 +31,7 @@ impl Folder {
         }
     }
 
-    /// Writes a new file that is readable only by its owner.
+    /// Writes a new file that only its owner can read and write.
     pub fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;

@@ -37,12 +37,12 @@ pub(crate) fn limits(limits: &RequestLimits, own: &ChildSettings) -> Limits {
     }
 }
 
-/// The sandbox of a backend's last child, if any.
+/// The sandbox of the last child that a backend started through a launcher, if any.
 #[derive(Clone, Debug, Default)]
 pub struct LastSandbox(Arc<Mutex<Option<AppliedSandbox>>>);
 
 impl LastSandbox {
-    /// Records the sandbox of a child that started.
+    /// Records a child's sandbox. `None` keeps the previous record.
     pub(crate) fn set(&self, applied: Option<&AppliedSandbox>) {
         if let Some(applied) = applied {
             *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(applied.clone());
@@ -67,7 +67,7 @@ impl LastSandbox {
 
 /// Runs a child to completion. This function blocks the thread, so async code must call it through
 /// `spawn_blocking`. Returns an error unless the child exited on its own with code 0. The second
-/// value is the sandbox that was applied, if the child was started.
+/// value is the sandbox that was applied, if the child was started through a launcher.
 pub(crate) fn attempt(
     spec: &ChildSpec,
     cancel: &Cancel,
@@ -109,8 +109,8 @@ pub(crate) fn crash(
     }
 }
 
-/// Returns the exited child, whatever its exit code, or an error if runner stopped it or if a
-/// process that it started cannot be killed.
+/// Returns a child that exited on its own, with any exit code, or that was stopped only after its
+/// result. Otherwise, and if a process that it started cannot be killed, returns an error.
 pub(crate) fn by_itself(
     spec: &ChildSpec,
     ended: Ended,

@@ -32,7 +32,7 @@ pub fn why_not(reference: &str) -> String {
 ///
 /// # Errors
 /// Returns an error if the name is empty, has more than 100 characters, or has a character other
-/// than ASCII letters, digits, `-`, `_`, `.` and `/`: it may then be the secret itself.
+/// than ASCII letters, digits, `-`, `_`, `.` and `/`. Such a name may be the secret itself.
 pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     let name = reference.strip_prefix(KEYRING)?;
     let good = |it: char| it.is_ascii_alphanumeric() || matches!(it, '-' | '_' | '.' | '/');
@@ -157,7 +157,7 @@ pub(crate) fn login_file(kind: &str) -> &'static str {
     }
 }
 
-/// Describes the credentials that an instance can log in with.
+/// Describes the credentials with which an agent can log in.
 ///
 /// # Errors
 /// Returns [`BackendError::NotLoggedIn`], with a hint, if no usable credentials were found.

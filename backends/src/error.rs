@@ -1,7 +1,7 @@
 //! The errors that a backend returns instead of an answer.
 //!
 //! Each variant corresponds to one next step, so a caller never has to parse text to decide. No
-//! message contains a secret from a child's environment. An error must never contain part of an
+//! message contains a secret from a backend's environment. An error must never contain part of an
 //! answer, except for the excerpt from a malformed answer.
 
 use std::fmt;
@@ -41,7 +41,7 @@ pub enum BackendError {
     /// The provider rejected the credentials: renew the login or the key.
     #[error("not authorized: {why}")]
     Auth {
-        /// The credential and the provider's message.
+        /// The provider's message.
         why: String,
     },
     /// A program or model is missing: install it.
@@ -67,7 +67,7 @@ pub enum BackendError {
     Malformed {
         /// A description of the defect.
         why: String,
-        /// The beginning of the answer, redacted.
+        /// The beginning of the answer, redacted. It may be empty.
         excerpt: String,
     },
     /// The answer reached its length limit and is incomplete. A shorter answer may fit.
@@ -114,7 +114,7 @@ pub enum BackendError {
 pub enum Phase {
     /// The time until the provider is reached.
     Connect,
-    /// The time until the backend sends anything.
+    /// The time until an API's response body or a program's output begins.
     FirstByte,
     /// The maximum time between two signs of activity from the backend.
     Idle,

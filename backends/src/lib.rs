@@ -59,8 +59,7 @@ pub use sink::{
 };
 pub use spec::{BackendKind, BackendSpec};
 
-/// The context window to assume, in tokens, for a model that does not report one: that of the
-/// smallest hosted models.
+/// The default context window in tokens, which is that of the smallest hosted models.
 pub const WINDOW: u64 = 128_000;
 
 /// The description of a backend, for reports and `doctor`.
@@ -72,7 +71,7 @@ pub struct Description {
     pub model: Option<String>,
     /// The current restrictions on the backend, as text.
     pub containment: String,
-    /// The sandbox level of the last program that the backend started, if any.
+    /// The sandbox level of the last program that the backend started through a launcher, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxLevel>,
 }
@@ -84,20 +83,20 @@ pub struct Description {
 ///
 /// **Contract.** `run` returns exactly one complete answer or one [`BackendError`]:
 /// - It makes one attempt. The caller's budget decides whether a retry is affordable.
-/// - It finishes within the request's four deadlines, on the boot-time clock: *connect* until an
-///   API is reached, *first byte* until the provider sends anything, *idle* between two signs of
+/// - It finishes within the request's four deadlines: *connect* until an API is reached, *first
+///   byte* until an API's response body or a program's output begins, *idle* between two signs of
 ///   activity, and *total* for the whole run. If a deadline passes, the result is
-///   [`BackendError::Silent`] with its phase. Stopping a child may take longer by at most the grace
-///   period between TERM and KILL.
+///   [`BackendError::Silent`] with that phase. A child that ignores TERM is killed after a grace
+///   period, which may end after the deadline.
 /// - When `cancel` is triggered, it stops everything that it started and returns
 ///   [`BackendError::Cancelled`]. The caller must poll the future to completion, because the child
 ///   of a dropped future keeps running until its deadlines.
 /// - The request is not changed, and no data from another request reaches this answer.
-/// - If the request has a schema, `Reply::value` is parsed from the model's complete text. Text
-///   that does not parse yields [`BackendError::Malformed`], unless the request's form is
+/// - If the request has a schema, `Reply::value` is the model's complete answer, parsed as JSON. An
+///   answer that is not JSON yields [`BackendError::Malformed`], unless the request's form is
 ///   [`AnswerForm::Elements`].
 /// - Usage that the provider does not report is `None`, never zero.
-/// - No error message contains a secret from the child's environment.
+/// - No error message contains a secret from the backend's environment.
 /// - `preflight` makes no model call. Its success does not guarantee that `run` succeeds.
 ///
 /// **Rejected designs.**
@@ -117,11 +116,11 @@ pub trait Backend: Send + Sync {
     /// Describes the backend and the restrictions on it.
     fn describe(&self) -> Description;
 
-    /// Checks that the backend has everything it needs, such as a program or the name of a key,
-    /// without calling a model.
+    /// Checks that the backend has everything it needs, such as a program or a key, without calling
+    /// a model.
     ///
     /// # Errors
-    /// Returns an error that names the missing item.
+    /// Returns an error that describes the first problem.
     fn preflight(&self) -> Result<(), BackendError>;
 
     /// Returns the maximum combined number of tokens in a request and its answer, or `None` if

@@ -1,7 +1,7 @@
-//! Redacts secrets from errors.
+//! Redacts secrets in errors.
 //!
 //! A child may print any value that it received. This module replaces everything that looks like a
-//! secret, and every value from the child's environment except short values and those of ordinary
+//! secret, and every value from a backend's environment except short values and those of ordinary
 //! variables such as `PATH`. Text is truncated only after redaction, because truncation could leave
 //! part of a secret that no longer matches. Redaction must never be the only protection, because a
 //! secret may look like ordinary text.
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use runner_text::redact::Redacted;
 
-/// Variables that every child receives and that contain no secrets.
+/// Variables that contain no secrets. Every child receives those that are set.
 pub(crate) const ORDINARY: [&str; 7] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TZ", "TMPDIR"];
 
 /// Minimum length, in bytes, of a value to redact. Shorter values are usually switches (`1`,

@@ -1,7 +1,7 @@
 //! Creates backends from their settings.
 //!
-//! This module must never read the environment. The caller passes in an environment, and a child
-//! receives only the default variables and those listed by its backend.
+//! This module must never read the environment. The caller passes in an environment. A child
+//! receives only the default variables, those that its backend lists, and those in its `env_file`.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -30,7 +30,7 @@ pub struct Surroundings<'a> {
     /// The requesting job's sandbox. A backend adds its program's state folder to it. If this is
     /// `None`, the program starts without a launcher.
     pub sandbox_start: Option<&'a SandboxedStart>,
-    /// The folder that contains the lock files of the slots, or `None` if there is no limit.
+    /// The folder that contains the slots' lock files, or `None` if there is no limit.
     pub slots: Option<&'a Path>,
     /// The clock for interpreting the times that a program or an API reports.
     pub clock: &'a Clock,
@@ -73,7 +73,8 @@ pub fn build(
     }
 }
 
-/// Wraps a backend so that its requests wait for one of the `slots` of its login.
+/// Wraps a backend so that its requests wait for one of the `slots` of its login. Returns the
+/// backend unchanged if there is no limit.
 fn limited(
     spec: &BackendSpec,
     inner: Arc<dyn Backend>,
@@ -150,10 +151,10 @@ pub(crate) fn given(
     Ok((env, missing))
 }
 
-/// Returns the plan for running the agent of the backend `spec`, which has these settings.
+/// Returns the plan for running the agent of the backend `spec` with these settings.
 ///
 /// # Errors
-/// The same as those of [`build`].
+/// Returns the same errors as [`build`].
 pub(crate) fn agent_plan(
     spec: &BackendSpec,
     (kind, agent, child): (&AgentKind, &AgentSettings, &ChildSettings),

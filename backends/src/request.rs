@@ -35,7 +35,8 @@ pub struct Request {
     #[serde(default, skip_serializing_if = "AnswerForm::is_document")]
     pub form: AnswerForm,
     pub limits: RequestLimits,
-    /// A private, existing folder for a child that works with files.
+    /// A private, existing folder for the files that a child exchanges with runner. `None` if no
+    /// files are exchanged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_dir: Option<PathBuf>,
     /// The work tree in which a child starts and may work. The configuration determines the child's
@@ -87,7 +88,8 @@ impl Source {
     }
 }
 
-/// The time and size limits of one request. Durations are serialized in milliseconds.
+/// The limits and the sampling temperature of one request. Durations are serialized in
+/// milliseconds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestLimits {
     /// Maximum length of the answer in the provider's tokens.
@@ -95,7 +97,7 @@ pub struct RequestLimits {
     /// Maximum time until the provider is reached.
     #[serde(rename = "connect_ms", with = "millis")]
     pub connect: Duration,
-    /// Maximum time until the provider sends its first byte.
+    /// Maximum time until an API's response body or a program's output begins.
     #[serde(rename = "first_byte_ms", with = "millis")]
     pub first_byte: Duration,
     /// Maximum time between two signs of activity.
@@ -104,8 +106,8 @@ pub struct RequestLimits {
     /// Maximum total time.
     #[serde(rename = "total_ms", with = "millis")]
     pub total: Duration,
-    /// The sampling temperature, if the backend supports one. Without it, the backend uses its own
-    /// default.
+    /// The sampling temperature, or `None` for the backend's default. Only a `command` backend
+    /// receives it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
 }
@@ -155,7 +157,8 @@ impl Default for RequestLimits {
 /// A complete answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The model's complete text, unchanged.
+    /// The complete answer as text. If the model passed the answer to a tool or wrapped it in an
+    /// object, this is the JSON of the answer alone.
     pub text: String,
     /// The text parsed as JSON, if it is JSON. It is always present if the request has a schema,
     /// unless the request's form is [`AnswerForm::Elements`].

@@ -75,8 +75,8 @@ pub struct Limit {
     pub used: Option<u16>,
 }
 
-/// Converts the used share of a window, given as a fraction of 1 or in percent, to thousandths. A
-/// number that can be neither is treated as not reported.
+/// Converts the used share of a window, given as a fraction of 1 or in percent, to thousandths.
+/// Returns `None` if the number can be neither.
 pub(crate) fn thousandths(used: f64) -> Option<u16> {
     let fraction = if used > 1.0 { used / 100.0 } else { used };
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked")]

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! Programs renew their own login while they work, and two programs that do so at the same time can
-//! invalidate it. The limit therefore applies to a login, which several instances may share. Each
-//! login is a program with its state folder, or an API address with the name of its key. A slot is
-//! an `flock` on a file that is never deleted. The kernel releases the lock when the process exits,
-//! so no slot is lost.
+//! invalidate it. The limit therefore applies to a login, which several backends may share. A login
+//! is identified by an agent and its state folder, or by an API's address and the name of its key.
+//! A slot is an `flock` on a file that is never deleted. The kernel releases the lock when the
+//! process exits, so no slot is lost.
 //!
 //! The queue's groups cannot provide this limit, because they count jobs before the backend is
 //! known. This module must never hold a slot while no request is in progress.
@@ -29,7 +29,7 @@ use runner_engine::time::boot_time;
 
 use crate::{Backend, BackendError, Description, Event, Reply, Request, Sink};
 
-/// The initial and maximum intervals between checks for a free slot.
+/// The first and the longest interval between checks for a free slot.
 const TURN: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// A backend whose requests wait for a free slot.
@@ -179,7 +179,7 @@ mod tests {
         let first = two.free().unwrap().unwrap();
         let second = two.free().unwrap().unwrap();
         assert!(two.free().unwrap().is_none());
-        // Another instance with the same login shares the slots.
+        // Another backend with the same login shares the slots.
         assert!(slotted(folder.path(), 1).free().unwrap().is_none());
         let (short, long) = (Duration::from_millis(80), Duration::from_secs(60));
         let mut sink = VecSink::default();

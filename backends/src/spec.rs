@@ -26,7 +26,8 @@ pub struct BackendSpec {
     /// The name that jobs refer to.
     pub name: String,
     pub kind: BackendKind,
-    /// The names of the backends to try if this one is missing, not allowed or out of capacity.
+    /// The names of the backends to try if this one is not installed, has no valid login, cannot be
+    /// reached or has reached a limit.
     pub fallback: Vec<String>,
     /// The pool whose budget this backend uses.
     pub pool: Option<String>,
@@ -70,8 +71,8 @@ pub struct BackendTable {
     #[serde(rename = "type")]
     #[schemars(extend("enum" = KINDS))]
     pub kind: String,
-    /// The `[backends.NAME]` to try, in this order, if this backend is missing, not allowed or out
-    /// of capacity.
+    /// The `[backends.NAME]` to try, in this order, if this backend is not installed, has no valid
+    /// login, cannot be reached or has reached a limit.
     #[serde(default)]
     pub fallback: Vec<String>,
     /// The pool whose budget this backend uses, defined in `[pools.NAME]` in the user's file.
@@ -86,15 +87,15 @@ pub struct ChildSettings {
     pub model: Option<String>,
     /// The program's arguments. They must never contain a secret, because every user can read them.
     pub args: Vec<String>,
-    /// The names of environment variables to pass to the program in addition to the default ones. An
-    /// agent then receives only these variables, and not the usual ones for its key.
+    /// The names of environment variables to pass to the program in addition to the default ones.
+    /// An agent then receives these instead of the usual ones, such as those for its key.
     pub env: Option<Vec<String>>,
     /// A file of additional NAME=VALUE lines. Only its owner may have access to it.
     #[serde(deserialize_with = "read_own_path")]
     #[schemars(with = "Option<Text<OwnPath>>")]
     pub env_file: Option<PathBuf>,
-    /// Whether the program prints nothing until it answers. If so, the first-byte and idle deadlines do
-    /// not apply.
+    /// Whether the program prints nothing until it answers. If so, the first-byte and idle
+    /// deadlines do not apply.
     pub quiet: bool,
     /// The maximum time until the backend's first output. Default: 2 minutes.
     #[serde(deserialize_with = "read_span")]
@@ -135,7 +136,8 @@ pub struct CommandSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentSettings {
-    /// The agent's program: a name to look up in PATH, or an absolute path. Default: "claude" or "codex".
+    /// The agent's program: a name to look up in PATH, or an absolute path. Default: "claude" or
+    /// "codex".
     pub program: Option<String>,
     /// A separate folder for the agent's login (CLAUDE_CONFIG_DIR, CODEX_HOME).
     #[serde(deserialize_with = "read_own_path")]
@@ -170,8 +172,8 @@ pub struct ApiSettings {
     pub model: Option<String>,
     /// The address of the API. Default: the provider's address; for Ollama, this host.
     pub base_url: Option<String>,
-    /// The name of the variable that holds the API key, or keyring:NAME. It must never be the key itself. Default:
-    /// the provider's usual variable, or none if base_url is set.
+    /// The name of the variable that contains the API key, or keyring:NAME. It must never be the
+    /// key itself. Default: the provider's usual variable, or none if base_url is set.
     pub key: Option<String>,
     /// The names of the variables for proxies and certificates to use, instead of the usual ones.
     pub env: Option<Vec<String>>,
@@ -186,7 +188,8 @@ pub struct ApiSettings {
     /// How the schema of an answer is enforced: as a "schema" in the request, as a "tool"
     /// (the default of anthropic), or only in the text of the "prompt".
     pub structured: Option<Structured>,
-    /// The maximum length of an answer, in tokens. A job that requests a longer answer is limited to this.
+    /// The maximum length of an answer, in tokens. A job that requests a longer answer is limited
+    /// to this.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub max_output_tokens: Option<u64>,
     /// The maximum time to connect. Default: 10 seconds.
@@ -237,7 +240,8 @@ pub struct OpenaiSettings {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OllamaSettings {
-    /// The context window of the model, in tokens. Default: 4096 to 32768, depending on the request.
+    /// The context window of the model, in tokens. Default: 4096 to 32768, depending on the
+    /// request.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]
     pub num_ctx: Option<u64>,
     /// How long the model stays loaded after an answer. Default: Ollama's own setting.
@@ -262,7 +266,7 @@ pub enum OpenaiApi {
     Responses,
 }
 
-/// The mechanism that enforces an answer's schema.
+/// How a request asks for an answer that conforms to its schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Structured {
@@ -270,7 +274,7 @@ pub enum Structured {
     Schema,
     /// A tool whose input is the answer.
     Tool,
-    /// Instructions in the question only, for providers that support neither.
+    /// Instructions in the question, for providers that support neither a schema nor a tool.
     Prompt,
 }
 
@@ -312,7 +316,8 @@ fn read_span<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Duration>, D::
 
 /// A table that can be read several times, each time as different settings.
 pub trait ReadTable {
-    /// Reads the settings in `T`, and ignores all others. Returns `None` if they are invalid.
+    /// Reads the settings of `T`, and ignores all others. Returns `None` if a setting of `T` is
+    /// missing or invalid.
     fn read<T: DeserializeOwned>(&mut self) -> Option<T>;
 }
 
@@ -323,8 +328,8 @@ impl ReadTable for serde_json::Value {
 }
 
 impl BackendKind {
-    /// Reads the settings of the type `kind`. Returns `None` if the type is unknown or a setting is
-    /// invalid.
+    /// Reads the settings of the type `kind`. Returns `None` if the type is unknown, or if a
+    /// setting is missing or invalid.
     pub fn read(kind: &str, table: &mut impl ReadTable) -> Option<Self> {
         Some(match kind {
             "builtin" => Self::Builtin,

@@ -123,7 +123,8 @@ fn recorded_answers_are_read() {
     }
 }
 
-/// Replays a stream in which the model answers in plain text until it runs out of turns.
+/// Replays a stream in which the model answers with `said` as plain text, and the program then
+/// fails with `subtype`.
 fn as_text(subtype: &str, said: &str) -> Result<Reply, BackendError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("stream.jsonl");

@@ -4,7 +4,7 @@
 //! Grants are added, days and windows pass, and databases are reopened. After each step, the
 //! database is compared with a model of the actual spending. `RUNNER_TEST_SCALE` multiplies the
 //! number of histories, which is 1,000 by default. `RUNNER_TEST_SEED` repeats a test run, and
-//! `RUNNER_TEST_HISTORY` repeats one of its histories.
+//! `RUNNER_TEST_HISTORY` limits it to one of its histories.
 
 // Tests may panic, and this one prints figures.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, missing_docs)]
@@ -30,7 +30,7 @@ use random::Random;
 const SEED: u64 = 0x62_7564_6765_7473;
 /// The number of histories at scale 1.
 const HISTORIES: f64 = 1_000.0;
-/// Number of histories in which every injected bug must be found.
+/// The number of histories within which each injected bug must be found.
 const PLANTED: u64 = 100;
 
 #[allow(clippy::disallowed_methods)]
@@ -88,8 +88,7 @@ fn random_histories_keep_budget_invariants() {
             Err(why) => failures.push(format!("RUNNER_TEST_HISTORY={number}: {why}")),
         }
     }
-    // The output goes directly to stderr, because the test harness hides captured output of passing
-    // tests.
+    // The test harness does not capture direct writes to stderr, so the line is always shown.
     writeln!(
         std::io::stderr(),
         "budget histories: {} histories, {} steps, {} runs ({} escalations), {} refused, {} requests \

@@ -57,7 +57,7 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Runs the suites of one scenario and returns the first failure.
+/// Runs a scenario's suites until one fails. Returns the counts and the failure, if any.
 fn examine(
     index: usize,
     plant: Option<InjectedFault>,
@@ -124,16 +124,16 @@ fn publications_survive_crashes_and_faults_are_detected() {
     let mut caught = caught.into_inner().unwrap();
     caught.sort_by_key(|(plant, _)| *plant);
     for (plant, found) in &caught {
-        println!("{plant:?}: {}", found.as_deref().unwrap_or("NOT CAUGHT"));
+        println!("{plant:?}: {}", found.as_deref().unwrap_or("NOT DETECTED"));
     }
     let missed: Vec<_> = caught.iter().filter(|(_, found)| found.is_none()).collect();
-    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed}: {missed:?} were not caught");
+    assert!(missed.is_empty(), "RUNNER_TEST_SEED={seed}: {missed:?} were not detected");
 
     let line = format!(
         "crash simulation: {} points, {} cases, {} double crashes ({} different disks, chains of \
          up to {}), {} editor interleavings ({} in the window of old disks), {} fence take-overs, \
-         {} errors, {} rotten files, {} unjournaled cuts, {} twins, {} unruly nights, {}/{} planted bugs caught, {:.1} s, seed \
-         {seed}",
+         {} errors, {} rotten files, {} unjournaled cuts, {} twins, {} unruly sequences, {}/{} \
+         injected faults detected, {:.1} s, seed {seed}",
         counts.points,
         counts.cases,
         counts.doubles,
@@ -152,7 +152,6 @@ fn publications_survive_crashes_and_faults_are_detected() {
         (boot_time() - began).as_secs_f64(),
     );
     println!("{line}");
-    // The output also goes directly to stderr, because the test harness hides captured output of
-    // passing tests.
+    // The test harness does not capture direct writes to stderr, so the line is always shown.
     writeln!(std::io::stderr(), "{line}").unwrap();
 }

@@ -1,6 +1,6 @@
-//! Tests of git operations (queries for changes, commits of named files and pushes) on real
-//! repositories, with every git on this host. `planted.rs` tests that runner's use of git starts no
-//! program that a project names.
+//! Tests of git operations (such as queries for changes, commits of named files, and pushes) on
+//! real repositories, with each git in the usual program folders. `planted.rs` tests that runner's
+//! git operations start no program that a project names.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)]
 
@@ -17,8 +17,8 @@ use runner_engine::sandbox::Sandbox;
 use runner_engine::work::{Work, WorkResult};
 use tempfile::TempDir;
 
-/// Returns the usual program folders that contain a git. If several contain the same git, only the
-/// first is returned.
+/// Returns the usual program folders that contain git. If several contain the same executable, only
+/// the first is returned.
 fn gits() -> Vec<PathBuf> {
     let folders = ["/usr/local/bin", "/usr/bin", "/opt/git/bin"].map(PathBuf::from);
     let mut seen = Vec::new();
@@ -91,8 +91,7 @@ impl Place {
         changes.into_iter().collect()
     }
 
-    /// Returns the paths that `git status` prints, which must be the same as the paths that runner
-    /// finds.
+    /// Returns the sorted paths that `git status` reports.
     fn status(&self) -> Vec<String> {
         let out = self.git(&["status", "--porcelain", "-z", "--no-renames"]);
         let mut paths: Vec<String> = out
@@ -101,7 +100,7 @@ impl Place {
             .map(str::to_owned)
             .collect();
         paths.sort();
-        // A file that is staged as deleted but still exists has two lines.
+        // A file that is staged as deleted but still exists has two entries.
         paths.dedup();
         paths
     }
@@ -215,7 +214,7 @@ fn conflicts_and_subfolders_are_reported() {
     }
 }
 
-/// Checks that a file that git converts is reported as changed only after it was edited.
+/// Checks that a file that git converts is reported as changed only after it has been edited.
 #[test]
 fn converted_files_are_compared_by_stat_data() {
     for git in gits() {
@@ -254,7 +253,6 @@ fn line_ending_conversion_is_no_change() {
     }
 }
 
-/// Checks that every index format can be read.
 #[test]
 fn every_index_format_is_read() {
     for git in gits() {
@@ -320,7 +318,7 @@ fn commit_contains_only_the_named_files() {
         let shown = place.git(&["show", "--name-only", "--format="]);
         assert_eq!(shown.lines().collect::<Vec<_>>(), ["rem/1.org", "rem/deep/er/2.org"]);
         assert_eq!(place.changes(), [("staged".to_owned(), Change::Added)]);
-        place.agree("user-staged files stay staged");
+        place.agree("a file that the user staged remains staged");
         let again = place.ask().commit_files(&files, "rem: again").unwrap();
         assert_eq!(again, None, "unchanged files were committed");
         // In a subfolder of the repository, paths are relative to that folder.
@@ -332,7 +330,7 @@ fn commit_contains_only_the_named_files() {
 }
 
 #[test]
-fn push_uses_the_configured_upstream() {
+fn push_requires_one_safe_upstream() {
     for git in gits() {
         let place = Place::new(&git);
         place.write("a", "1");
@@ -355,7 +353,7 @@ fn push_uses_the_configured_upstream() {
         let head = place.git(&["rev-parse", "HEAD"]);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
         assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
-        // Git would push to both addresses, but to an address for pushes alone if there is one.
+        // Git pushes to all addresses of a remote, or only to its push address if it has one.
         place.git(&["remote", "set-url", "--add", "origin", "../elsewhere.git"]);
         let why = push().unwrap_err().to_string();
         assert!(why.contains("it has several addresses"), "{why}");
@@ -363,7 +361,7 @@ fn push_uses_the_configured_upstream() {
         push().unwrap();
         place.git(&["config", "--unset-all", "remote.origin.pushurl"]);
         place.git(&["remote", "set-url", "--delete", "origin", "elsewhere"]);
-        // These are addresses that an agent may have configured, in the forms that git accepts.
+        // An agent may have configured these addresses, in any form that git accepts.
         place.git(&["init", "-q", "--bare", "inside.git"]);
         let inside = place.root().join("inside.git").display().to_string();
         let other = place.folder.path().join("other");
@@ -445,10 +443,9 @@ fn log_returns_one_line_per_commit() {
     }
 }
 
-/// Checks that a symbolic link in place of a log prevents a commit. Git follows a link when it
-/// appends to a log, and could write into a hook.
+/// Git follows a link when it appends to a log, and could write into a hook.
 #[test]
-fn linked_log_prevents_a_commit() {
+fn linked_log_or_index_prevents_commit() {
     for git in gits() {
         let place = Place::new(&git);
         place.git(&["config", "user.name", "a"]);
@@ -487,7 +484,7 @@ fn linked_log_prevents_a_commit() {
     }
 }
 
-/// Checks the index entries without stat data that runner's own commit creates.
+/// Runner's own commit creates index entries without stat data.
 #[test]
 fn index_entry_without_stat_data_is_compared() {
     for git in gits() {
@@ -499,11 +496,11 @@ fn index_entry_without_stat_data_is_compared() {
         let file = NewFile { path: "entry".into(), bytes: b"text\n".to_vec() };
         place.ask().commit_files(&[file], "one").unwrap();
         let changed = |place: &Place| place.ask().changes(&["entry"], Untracked::No).unwrap();
-        assert_eq!(changed(&place).len(), 0, "the committed file is unchanged");
+        assert_eq!(changed(&place).len(), 0, "the committed file is reported as changed");
         place.write("entry", "");
         // The index is now newer than the file.
         place.git(&["add", ".gitattributes"]);
-        assert_eq!(changed(&place).len(), 1, "the emptied file is changed");
+        assert_eq!(changed(&place).len(), 1, "the emptied file is not reported as changed");
     }
 }
 
@@ -537,7 +534,7 @@ fn shallow_clone_can_be_pushed() {
 }
 
 #[test]
-fn unchanged_work_is_closed_twice() {
+fn unchanged_work_can_be_closed_twice() {
     for git in gits() {
         let place = Place::new(&git);
         fs::write(place.root().join("a"), "a").unwrap();
@@ -550,7 +547,7 @@ fn unchanged_work_is_closed_twice() {
         let sandbox = Sandbox { git: private, ..Sandbox::default() };
         let mut work = Work::open(&sandbox, &run_dir, &at, "run").unwrap();
         assert_eq!(work.head(), Some(place.git(&["rev-parse", "HEAD"]).trim()));
-        // A process that dies at any time leaves the start record for the next process.
+        // Another process reads the start record, as after the death of this one.
         let mut again = Work::of_run(&run_dir).unwrap().unwrap();
         assert_eq!(work.close(&run_dir).unwrap(), WorkResult::default());
         assert!(!run_dir.join("git").exists());

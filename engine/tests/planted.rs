@@ -1,15 +1,15 @@
 //! Tests that programs named by a project in git's configuration, attributes, hooks or links never
-//! start when runner queries git or commits.
+//! start when runner queries git, imports commits, commits or pushes.
 //!
-//! Each `Door` is a way for git to start a program, set up as an agent might do it. A canary is a
-//! program whose file is watched. The kernel must open a program to start it, so the test detects
-//! even a start without any effect. As a control, a test also runs git in the same setup as
-//! a user would, to show that the canaries work.
+//! Each `EntryPoint` is a way for git to start a program, set up as an agent might do it. A canary
+//! is a program whose file is watched. The kernel must open a program to start it, so the test
+//! detects even a start without any effect. As a control, a test also runs git in the same setup
+//! as a user would, to show that the canaries work.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::print_stdout)]
 
 #[path = "planted/doors.rs"]
-mod doors;
+mod entry_points;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -27,7 +27,7 @@ use runner_engine::process::{Cancel, Stdin};
 use rustix::fs::inotify;
 use tempfile::TempDir;
 
-use doors::{DOORS, Door};
+use entry_points::{ENTRY_POINTS, EntryPoint};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -120,19 +120,18 @@ impl Place {
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     }
 
-    /// Sets up `doors` and starts watching their canaries.
-    fn plant(&self, doors: &[&Door]) {
+    /// Sets up `entries` and starts watching their canaries.
+    fn plant(&self, entries: &[&EntryPoint]) {
         let folder = self.folder.path().join("canary");
-        for door in doors {
-            let canary = folder.join(door.name);
+        for entry in entries {
+            let canary = folder.join(entry.name);
             // The canary succeeds with any arguments.
             fs::write(&canary, "#!/bin/sh\nexit 0\n").unwrap();
             fs::set_permissions(&canary, fs::Permissions::from_mode(0o755)).unwrap();
             let canary = canary.to_str().unwrap();
-            (door.plant)(self, canary);
+            (entry.plant)(self, canary);
         }
-        // The file is edited last. The setup itself uses git, which would otherwise compare the
-        // edited file during the setup.
+        // The file is edited after the setups, because they use git, which would compare it.
         fs::write(self.root().join("a.rs"), "texs\n").unwrap();
         let config = fs::read_dir(self.root())
             .unwrap()
@@ -140,8 +139,8 @@ impl Place {
             .find(|path| path.parent().is_some_and(|it| it.join("HEAD").exists()))
             .expect("the repository has a configuration");
         let mut text = fs::read_to_string(&config).unwrap();
-        for door in doors {
-            text += &door.config.replace("{}", folder.join(door.name).to_str().unwrap());
+        for entry in entries {
+            text += &entry.config.replace("{}", folder.join(entry.name).to_str().unwrap());
         }
         fs::write(&config, text).unwrap();
         inotify::add_watch(&self.watch, &folder, inotify::WatchFlags::OPEN).unwrap();
@@ -166,7 +165,7 @@ impl Place {
         let commit =
             self.command(&["commit-tree", "HEAD^{tree}", "-p", "HEAD", "-m", "x"]).output();
         let commit = String::from_utf8(commit.unwrap().stdout).unwrap();
-        // The test's own call to git may have started a program.
+        // The test's own call to git may have started a canary.
         self.started();
         let at = folder.path().join("git");
         let Ok(Some(private)) = git.private(&at) else { return };
@@ -178,7 +177,7 @@ impl Place {
         let _ = private::import(git, &private, &starts, &rules);
     }
 
-    /// Runs all of runner's git queries, an import and a commit.
+    /// Runs runner's git queries, an import and a commit in the project and in its worktree.
     fn ask_everything(&self) {
         for root in [self.root(), self.root().join("tree")] {
             if !root.exists() {
@@ -218,9 +217,9 @@ fn gits() -> Vec<PathBuf> {
     found
 }
 
-/// Runs git as a user would, which must start many of the canaries.
+/// Runs git as a user would. Across all entry points, this must start at least 20 canaries.
 fn as_people_do(place: &Place) {
-    let doors: [&[&str]; 12] = [
+    let commands: [&[&str]; 12] = [
         &["status"],
         &["add", "-A"],
         &["log", "-p", "--show-signature", "--ext-diff", "--textconv"],
@@ -234,7 +233,7 @@ fn as_people_do(place: &Place) {
         &["interpret-trailers", "--trailer", "x=1", "a.rs"],
         &["-C", "tree", "status"],
     ];
-    for args in doors {
+    for args in commands {
         let _ = place.command(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
     }
 }
@@ -244,12 +243,12 @@ fn git_queries_start_no_planted_program() {
     let mut chains = 0;
     let mut open = BTreeSet::new();
     for git in gits() {
-        for door in DOORS {
+        for entry in ENTRY_POINTS {
             let place = Place::new(&git);
-            place.plant(&[door]);
+            place.plant(&[entry]);
             place.ask_everything();
             let started = place.started();
-            assert_eq!(started, BTreeSet::new(), "{} with {}", door.name, git.display());
+            assert_eq!(started, BTreeSet::new(), "{} with {}", entry.name, git.display());
             chains += 1;
             as_people_do(&place);
             open.extend(place.started());
@@ -259,27 +258,26 @@ fn git_queries_start_no_planted_program() {
     assert!(open.len() >= 20, "the canaries do not work: {open:?}");
 }
 
-/// Checks that a push runs the user's programs, but none named by the project.
 #[test]
 fn push_starts_no_project_program() {
     for git in gits() {
-        for door in DOORS {
+        for entry in ENTRY_POINTS {
             let place = Place::new(&git);
             let there = place.folder.path().join("there.git");
             place.git(&["init", "-q", "--bare", there.to_str().unwrap()]);
             place.git(&["remote", "add", "origin", there.to_str().unwrap()]);
             place.git(&["push", "-q", "-u", "origin", "main"]);
-            place.plant(&[door]);
+            place.plant(&[entry]);
             let asked = Git::new(&place.root(), &place.env(), "planted");
             let folder = place.folder.path().join("push");
             let _ = asked.push(&folder, &place.env(), &Cancel::new().unwrap());
             let started = place.started();
-            assert_eq!(started, BTreeSet::new(), "{} with {}", door.name, git.display());
+            assert_eq!(started, BTreeSet::new(), "{} with {}", entry.name, git.display());
         }
     }
 }
 
-/// Checks random combinations of [`DOORS`], with settings that change git's behaviour.
+/// Checks random combinations of [`ENTRY_POINTS`], with settings that change git's behaviour.
 #[test]
 fn generated_projects_start_no_planted_program() {
     const SETTINGS: [&str; 14] = [
@@ -313,22 +311,23 @@ fn generated_projects_start_no_planted_program() {
         };
         let place = Place::new(&gits[draw(gits.len())]);
         // These setups move or break the repository, so they are tested only individually, above.
-        let usable: Vec<&Door> = DOORS
+        let usable: Vec<&EntryPoint> = ENTRY_POINTS
             .iter()
-            .filter(|door| !matches!(door.name, "git-file" | "common-folder" | "linked-worktree"))
+            .filter(|entry| !matches!(entry.name, "git-file" | "common-folder" | "linked-worktree"))
             .collect();
-        let mut doors: Vec<&Door> = Vec::new();
+        let mut entries: Vec<&EntryPoint> = Vec::new();
         for _ in 0..=draw(6) {
-            let door = usable[draw(usable.len())];
-            if !doors.iter().any(|known| known.name == door.name) {
-                doors.push(door);
+            let entry = usable[draw(usable.len())];
+            if !entries.iter().any(|known| known.name == entry.name) {
+                entries.push(entry);
             }
         }
-        // A commit without its tree comes last, because the setup of the other entry points
-        // requires the history.
-        doors.sort_by_key(|door| (door.name.starts_with("lazy"), door.name.starts_with("show")));
-        let names: Vec<&str> = doors.iter().map(|door| door.name).collect();
-        place.plant(&doors);
+        // The entry point whose commit has no tree comes last, because the setups of the others
+        // require the history.
+        entries
+            .sort_by_key(|entry| (entry.name.starts_with("lazy"), entry.name.starts_with("show")));
+        let names: Vec<&str> = entries.iter().map(|entry| entry.name).collect();
+        place.plant(&entries);
         let config = place.dot_git().join("config");
         let mut text = fs::read_to_string(&config).unwrap();
         for _ in 0..draw(4) {

@@ -20,8 +20,8 @@ use runner_engine::process::{
 use runner_engine::time::boot_time;
 
 const SHORT: Duration = Duration::from_millis(150);
-/// A limit far above the deadlines of these tests, for busy machines, and far below the duration of
-/// the scripts.
+/// A limit far above these tests' deadlines, for busy machines, and far below the scripts' long
+/// sleeps.
 const SOON: Duration = Duration::from_secs(8);
 
 /// A lock held in shared mode by most tests, and exclusively by tests that must run alone.
@@ -193,7 +193,7 @@ fn grandchild_in_own_session_is_swept() {
 }
 
 #[test]
-fn orphan_without_group_session_or_marker_is_swept() {
+fn detached_orphan_without_marker_is_swept() {
     let _alone = TOGETHER.write().unwrap_or_else(PoisonError::into_inner);
     let place = tempfile::tempdir().unwrap();
     let script = "env -i /usr/bin/setsid -f /bin/sh -c 'echo $$ >pid; sleep 1000 & wait'
@@ -368,7 +368,7 @@ fn left_behind(marker: &str, script: &str) -> (Child, u32, u64) {
     child.args(["-c", script]).env(MARKER_VARIABLE, marker);
     let child = child.stdin(std::process::Stdio::piped()).spawn().unwrap();
     let pid = child.id();
-    // The spawn may return before the new process has executed the program.
+    // `spawn` may return before the new process has executed the program.
     let ours = fs::read_link("/proc/self/exe").unwrap();
     while fs::read_link(format!("/proc/{pid}/exe")).unwrap() == ours {
         std::thread::yield_now();

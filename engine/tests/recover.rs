@@ -213,7 +213,7 @@ fn a_changed_target_is_never_overwritten() {
     assert!(world.root().join(STAGING).is_dir(), "the staging folder was removed");
 }
 
-/// A fleet guard that no longer accepts the fence of any run.
+/// A fleet's commit guard that refuses every fence as stale.
 struct Forgotten;
 
 impl CommitGuard for Forgotten {
@@ -223,7 +223,7 @@ impl CommitGuard for Forgotten {
 }
 
 #[test]
-fn publication_refused_by_its_fleet_ends() {
+fn publication_refused_by_fleet_is_settled() {
     for note in [FleetNote::Applies, FleetNote::Claimed] {
         let mut world = world();
         let (admitted, ready) = world.staged("tidy");
@@ -255,7 +255,7 @@ fn publication_refused_by_its_fleet_ends() {
 }
 
 #[test]
-fn a_missing_project_is_reported() {
+fn publication_to_missing_project_fails() {
     let mut world = world();
     let (admitted, ready) = world.staged("tidy");
     world
@@ -308,9 +308,9 @@ fn stopped_run_past_deadline_is_killed() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = [0_u8; 5];
-    holder.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-    assert_eq!(&said, b"held\n");
+    let mut line = [0_u8; 5];
+    holder.stdout.as_mut().unwrap().read_exact(&mut line).unwrap();
+    assert_eq!(&line, b"held\n");
     let owner = ProcessIdentity {
         pid: holder.id(),
         start: tree::start_time(holder.id()).unwrap(),

@@ -1,4 +1,4 @@
-//! Compares schedules with another program's results and with an independent oracle.
+//! Compares schedules with cronsim's results and with an independent oracle.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the number of random cases, and `RUNNER_TEST_SEED` repeats a test
 //! run.
@@ -28,7 +28,7 @@ fn setting<T: std::str::FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// Prints directly to stderr, because the test harness hides captured output of passing tests.
+/// Writes directly to stderr, which the test harness does not capture.
 fn print_line(line: &str) {
     let mut stderr = std::io::stderr().lock();
     writeln!(stderr, "{line}").unwrap();

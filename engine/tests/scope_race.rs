@@ -1,5 +1,5 @@
-//! A thread repeatedly swaps folders with links that lead outside the root, while a scope stages
-//! and reads files. No file outside the root may be written or read.
+//! A thread repeatedly swaps folders with links to a folder outside the root, while scopes stage
+//! and read files. No file outside the root may be written or read.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the number of swaps, which is a million at scale 1.
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods, missing_docs)]

@@ -1,7 +1,7 @@
 //! Simulates years of the real engine on a simulated host.
 //!
 //! `RUNNER_TEST_SCALE` multiplies the number of years, which is a thousand at scale 1.
-//! `RUNNER_TEST_SEED` repeats a test run, and `RUNNER_TEST_YEAR` repeats one of its years.
+//! `RUNNER_TEST_SEED` repeats a test run, and `RUNNER_TEST_YEAR` limits it to one of its years.
 //! `docs/RELIABILITY.md` describes the model.
 
 // Tests may panic, and this one prints figures.
@@ -63,7 +63,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let mut year = Year::new(seed, bug);
         year.live();
-        year.account();
+        year.audit();
         year.counts
     }));
     lived.map_err(|panic| {
@@ -73,7 +73,7 @@ fn live(seed: u64, number: u64, bug: Option<Bug>) -> Result<Counts, String> {
     })
 }
 
-/// Number of years in which every injected bug must be found.
+/// The number of years within which each injected bug must be found.
 const PLANTED: u64 = 40;
 
 #[test]
@@ -110,14 +110,13 @@ fn simulated_years_account_for_every_scheduled_time() {
         }
         (None, None) => shares::by_processes("simulated_years_account_for_every_scheduled_time"),
     };
-    // The output goes directly to stderr, because the test harness hides captured output of passing
-    // tests.
+    // The test harness does not capture direct writes to stderr, so the line is always shown.
     writeln!(
         std::io::stderr(),
         "simulated years: {} years, {} occurrences ({} stretches of missed scheduled times), {} scheduled times \
-         accounted for, {} runs, {} ticks, {} suspends, {} clock jumps ({} schedules started again), \
-         {} reboots, {} crashes ({} between two transactions), {} late acts, {} killed at their deadline, {} asked \
-         for manually, {} pauses, {} edits, {} stale fences refused, {:.1} s, seed {seed}",
+         accounted for, {} runs, {} ticks, {} suspensions, {} clock jumps ({} schedules restarted), \
+         {} reboots, {} crashes ({} between two transactions), {} late actions, {} killed at their deadline, \
+         {} requested manually, {} pauses, {} edits, {} stale fences refused, {:.1} s, seed {seed}",
         counts.years,
         counts.occurrences,
         counts.missed,

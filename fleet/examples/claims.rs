@@ -1,5 +1,5 @@
 //! Measures claims per second: `cargo run --release -p runner-fleet --example claims -- URL`. The
-//! database must be empty. Each claim reserves at three budget levels that all claims share.
+//! database must be empty. Each claim reserves budget at three levels that all claims share.
 //! `tests/bench_fleet.sh` starts a database and compares the result with that of graphile_worker.
 
 #![allow(clippy::disallowed_methods, clippy::print_stdout, reason = "a measurement")]

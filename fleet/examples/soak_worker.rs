@@ -1,9 +1,9 @@
 //! One process on a host of a fleet. `tests/real/fleet_soak.py` starts, stops and kills it:
 //! `soak_worker ROLE URL HOST FOLDER NUMBER SEED`.
 //!
-//! A `work` process claims an occurrence, renews its lease for a random time in place of a run, and
-//! delivers a result. The `home` process of a host offers its share of NUMBER occurrences and
-//! publishes results: it appends `OCCURRENCE FENCE` to the journal in FOLDER, unless an earlier
+//! A `work` process claims an occurrence, renews its lease for a random time instead of running a
+//! job, and delivers a result. The `home` process of a host offers its share of NUMBER occurrences
+//! and publishes results: it appends `OCCURRENCE FENCE` to the journal in FOLDER, unless an earlier
 //! process has already done so.
 
 #![allow(clippy::disallowed_methods, clippy::print_stderr, reason = "a program for tests")]

@@ -1,12 +1,12 @@
 //! Decides which occurrences a worker claims. This module must never do I/O or read a clock.
 //!
 //! ```text
-//! candidate ──its claim is dead──> charged in full ──too many dead claims, or cancelled──> ended
-//!     │                                   │
-//!     └───────────────────────────────────┴──> group full ─────────> waits
-//!                                              budget reserved ────> waits
-//!                                              budget used up ─────> ended: over budget
-//!                                              otherwise ──────────> claimed
+//! candidate, after its dead claim, if any, is charged in full
+//!     ├── cancelled, or too many lost claims ──> ended
+//!     ├── group full ──────────────────────────> waits
+//!     ├── budget used up ──────────────────────> ended: over budget
+//!     ├── budget reserved ─────────────────────> waits
+//!     └── otherwise ───────────────────────────> claimed
 //! ```
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
     pub id: String,
-    /// The fence of the dead claim, and the amounts charged for it.
+    /// The fence of the dead claim, if there is one, and the amounts charged for it.
     pub charge: Option<(i64, [i64; 5])>,
     pub step: Step,
 }

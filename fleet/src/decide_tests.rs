@@ -39,7 +39,7 @@ fn claim_reserves_and_raises_the_fence() {
 }
 
 #[test]
-fn reserved_budget_waits_used_budget_ends() {
+fn only_used_budget_ends_an_occurrence() {
     let mut budgets = budget(100, 50, 41);
     let Step::Wait { wake, why } = one(candidate("a"), &mut budgets).step else {
         panic!("the budget is reserved, not used")

@@ -75,7 +75,7 @@ pub enum HostState {
 }
 
 impl HostState {
-    /// Returns the name in the database and in lists.
+    /// Returns the state's name, as the database stores it and lists show it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -98,7 +98,7 @@ pub struct HostRow {
     pub seen: i64,
 }
 
-/// An occurrence. The fields are described in `schema.sql`.
+/// An occurrence. `schema.sql` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OccurrenceRow {
     pub id: String,
@@ -126,7 +126,7 @@ pub struct OccurrenceRow {
     pub settled: Option<i64>,
 }
 
-/// A claim. The fields are described in `schema.sql`.
+/// A claim. `schema.sql` describes the fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AttemptRow {
     pub occurrence: String,
@@ -153,7 +153,7 @@ pub struct BudgetRow {
     pub held: [i64; 5],
 }
 
-/// All rows at a single point in time, except blobs.
+/// All rows except groups and blobs, at a single point in time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
     pub hosts: Vec<HostRow>,

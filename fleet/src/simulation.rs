@@ -75,7 +75,7 @@ impl Simulation {
         Stale { occurrence: occurrence.to_owned(), held, why }.into()
     }
 
-    /// Returns the claimed occurrence if the worker still holds this claim.
+    /// Returns the claimed occurrence if the worker still has this claim.
     fn claimed(&self, occurrence: &str, fence: i64, worker: &str) -> Result<OccurrenceRow> {
         let found = self.occurrences.get(occurrence);
         found
@@ -178,7 +178,7 @@ impl Simulation {
         running
     }
 
-    /// Applies a decision to its occurrence, and returns the claim, if there is one.
+    /// Applies a decision to its occurrence, and returns the claim or the reason there is none.
     fn apply(&mut self, step: Step, id: &str, request: &ClaimRequest) -> Applied {
         let keeps = injected!(self, ClaimKeepsFence);
         let Some(row) = self.occurrences.get_mut(id) else { return Applied::Nothing };
@@ -221,7 +221,7 @@ impl Simulation {
         }
     }
 
-    /// Returns the occurrence if this home host may publish its result with this fence.
+    /// Returns the occurrence if `states` contains its state and the fence and the home host match.
     fn published(
         &mut self,
         (occurrence, fence, home): (&str, i64, &str),

@@ -14,7 +14,8 @@ pub type Result<T, E = FleetError> = std::result::Result<T, E>;
 /// A fleet database error.
 #[derive(Debug, thiserror::Error)]
 pub enum FleetError {
-    /// The database cannot be reached, or the connection ended. The operation may have completed.
+    /// The database cannot be reached or did not respond in time, or the connection ended. The
+    /// operation may have completed.
     #[error("the fleet's database cannot be reached: {0}")]
     Unreachable(String),
     /// The database contains no fleet.
@@ -25,8 +26,8 @@ pub enum FleetError {
         "the fleet's database has format {found}, but this version of runner supports format {known} (`runner fleet init` upgrades an older one)"
     )]
     Format { found: i32, known: i32 },
-    /// The database role lacks a permission.
-    #[error("the role for the fleet's database lacks a permission: {0}")]
+    /// The database refused the login, or the role lacks a permission.
+    #[error("the fleet's database denied access: {0}")]
     Denied(String),
     /// The address is invalid.
     #[error("the address of the fleet's database cannot be used: {0}")]
@@ -51,10 +52,10 @@ impl FleetError {
 
 /// A fleet's database. Every operation is one transaction, which uses the database's clock.
 ///
-/// After [`FleetError::Unreachable`], the operation may or may not have completed. Every operation
-/// may be repeated.
+/// After [`FleetError::Unreachable`], the operation may or may not have completed. It is always
+/// safe to repeat an operation.
 pub trait FleetStore {
-    /// Adds an active host, or activates a known host and updates its boot, tags and version.
+    /// Adds an active host, or activates a known host and updates its worker, tags and version.
     ///
     /// # Errors
     /// Returns a [`FleetError`], as do all operations.
@@ -126,13 +127,13 @@ pub trait FleetStore {
     fn reopen(&mut self, occurrence: &str, fence: i64, home: &str, why: &str) -> Result<()>;
 
     /// Cancels an occurrence immediately if it is pending. If it is claimed, asks its worker to
-    /// stop. An occurrence with a result does not change.
+    /// stop. Does nothing if the occurrence has a result or a different home host.
     ///
     /// # Errors
     /// Returns a [`FleetError`].
     fn cancel(&mut self, occurrence: &str, home: &str, why: &str) -> Result<()>;
 
-    /// Returns all rows.
+    /// Returns all rows except groups and blobs.
     ///
     /// # Errors
     /// Returns a [`FleetError`].

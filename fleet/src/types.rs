@@ -13,7 +13,8 @@ pub struct HostInfo {
     /// The machine's name and the id of its state folder. Neither changes when the machine
     /// restarts.
     pub host: String,
-    /// The host and its boot. A worker owns its claims, so restarting the machine ends them.
+    /// The host and its boot. Only the worker that made a claim may use it, so a host cannot
+    /// continue its claims after the machine restarts.
     pub worker: String,
     pub tags: Vec<String>,
     pub version: String,
@@ -36,7 +37,7 @@ pub struct Offer {
     pub group: Option<(String, u32)>,
     /// The tags that a host needs to claim the occurrence.
     pub tags: Vec<String>,
-    /// The budget levels of the occurrence and their limits.
+    /// The occurrence's budget levels and their limits.
     pub levels: BTreeMap<String, Budget>,
     /// The amounts that a claim reserves at each level.
     pub want: Amounts,
@@ -71,13 +72,14 @@ pub struct Claim {
     pub key: String,
     pub home: String,
     pub due: i64,
-    /// The length of the lease in milliseconds, counted from just before the request was sent.
+    /// The length of the lease in milliseconds. The worker must measure it from before it sent the
+    /// request.
     pub lease: i64,
     pub reserved: Amounts,
     pub source: Value,
 }
 
-/// An occurrence that cannot currently be claimed.
+/// An occurrence that was considered but not claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declined {
     pub occurrence: String,
@@ -87,7 +89,8 @@ pub struct Declined {
 /// A renewed lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The length of the lease in milliseconds, counted from just before the request was sent.
+    /// The length of the lease in milliseconds. The worker must measure it from before it sent the
+    /// request.
     pub lease: i64,
     /// The reason the run should end. `None` if it may continue.
     pub cancel: Option<String>,
@@ -126,8 +129,8 @@ pub enum Verdict {
     Accepted,
     /// The same delivery had already been accepted.
     Repeated,
-    /// The claim was lost, or is lost now, because the lease has ended or the run was stopped. The
-    /// result is stored and charged but never applied.
+    /// The claim has ended without this result, or ends now because its lease has ended or its run
+    /// was stopped. The result is never applied.
     Late,
 }
 
@@ -148,13 +151,14 @@ pub struct Deliverable {
     pub publishing: bool,
 }
 
-/// The error for an operation whose fence is invalid or no longer valid.
+/// The error for an operation that the occurrence's state, fence, worker or home host does not
+/// allow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the claim {held} of occurrence {occurrence} is no longer valid: {why}")]
 pub struct Stale {
     pub occurrence: String,
     /// The fence of the rejected operation.
     pub held: i64,
-    /// The current state.
+    /// The reason, such as the occurrence's current state and fence.
     pub why: String,
 }

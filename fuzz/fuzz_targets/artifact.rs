@@ -1,5 +1,4 @@
-//! Fuzzes session artifacts: an artifact that can be read stays the same when it is written and
-//! read again.
+//! Fuzzes session artifacts: writing an artifact and reading it again does not change it.
 #![no_main]
 
 use runner_jobs::sessions::artifact::Artifact;

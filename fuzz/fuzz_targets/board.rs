@@ -1,4 +1,4 @@
-//! Fuzzes boards: any text can be read as a board, on which tasks can be moved and added.
+//! Fuzzes boards: any text can be read as a board, and a change affects only the intended tasks.
 #![no_main]
 
 use runner_jobs::lifecycle::board::{BoardHistory, add, apply, pick};

@@ -1,5 +1,4 @@
-//! Fuzzes the control protocol: a message that parses stays the same when it is written and parsed
-//! again.
+//! Fuzzes the control protocol: writing a message and parsing it again does not change it.
 #![no_main]
 
 #[path = "../../src/daemon/protocol.rs"]

@@ -1,5 +1,4 @@
-//! Fuzzes journal entries: an entry that parses stays the same when it is rendered and parsed
-//! again.
+//! Fuzzes journal entries: rendering an entry and parsing it again does not change it.
 #![no_main]
 
 use runner_jobs::lifecycle::entry::{parse, render};

@@ -1,4 +1,4 @@
-//! Fuzzes front matter: the head and the body of any text together are the text.
+//! Fuzzes front matter: the head and the body of any text together make up the whole text.
 #![no_main]
 
 use runner_text::front_matter::split;

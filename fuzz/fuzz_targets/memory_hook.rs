@@ -1,6 +1,5 @@
 //! Fuzzes the input of session hooks: any bytes parse as a payload, and any text can be searched
-//! for commands without a panic. After injected blocks have been removed from a text, it contains
-//! no further block.
+//! for elements without a panic. Removing the injected blocks from a text leaves no further block.
 #![no_main]
 
 use runner_memory::element::{elements, without_injected};

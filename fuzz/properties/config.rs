@@ -26,7 +26,8 @@ pub fn ctxrc(bytes: &[u8]) -> bool {
     judge(ctxrc::NAME, ctxrc::FILE, bytes)
 }
 
-/// Checks that a run and `config check` agree on whether the file is valid. Returns whether it is.
+/// Checks that a run and `config check` agree on whether the file is valid, and returns whether it
+/// is. Also checks the line and the text of each message.
 fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
     let Ok(text) = decoded(file.as_ref(), bytes.to_vec()) else { return false };
     let lines = text.split('\n').count();
@@ -49,8 +50,8 @@ fn judge(name: &'static str, file: &str, bytes: &[u8]) -> bool {
             ["usize", "u32", "u64", "i64", "struct ", "invalid type", "variant", "missing field"]
         {
             // The file itself may contain this text.
-            let said = reported.message.contains(insides);
-            assert!(!said || String::from_utf8_lossy(bytes).contains(insides), "{reported:?}");
+            let shown = reported.message.contains(insides);
+            assert!(!shown || String::from_utf8_lossy(bytes).contains(insides), "{reported:?}");
         }
     }
     read

@@ -1,5 +1,5 @@
-//! Measures a static model: `model_measure MODEL`. It prints the time that a process needs to embed
-//! its first string, and the time to search 50,000 vectors.
+//! Measures a static model: `model_measure MODEL`. It prints the times to open the model and embed
+//! a string, to embed another string, and to search 50,000 vectors.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -266,7 +266,7 @@ fn unasked(half: &Half) {
     );
 }
 
-/// Prints the same figures for several thresholds.
+/// Prints the figures of [`unasked`] for several thresholds.
 fn thresholds(half: &Half) {
     let projects: BTreeSet<&String> = half.questions.iter().map(|it| &it.project).collect();
     let mut rows: BTreeMap<(u32, usize), [usize; 4]> = BTreeMap::new();

@@ -67,7 +67,8 @@ pub fn list(text: &str) -> Vec<String> {
     items.filter(|item| !item.is_empty()).map(str::to_owned).collect()
 }
 
-/// Finds the nodes for a recall: by query if the text is a query, otherwise by rank.
+/// Returns the first [`RECALLED`] nodes for a recall, and the number of matching nodes. Text that
+/// consists only of words is searched by rank, and any other text is a query.
 ///
 /// # Errors
 /// Returns an error if the query has a syntax error or the store cannot be read.
@@ -95,8 +96,8 @@ pub fn recall(
 
 impl Change<'_> {
     /// Executes the command of one element, which can name only nodes in the actor's scope. The
-    /// caller executes recalls and status requests, because they only read the store. Returns a
-    /// warning for the user, if there is one.
+    /// caller executes recalls and status requests, whose results it stores for the session's next
+    /// prompt. Returns a warning for the user, if there is one.
     ///
     /// # Errors
     /// Returns an error if the command is invalid or the store cannot be written.
@@ -181,8 +182,8 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// Stores a summary of nodes with an edge to each, and removes the nodes' requests for a
-    /// summary. A summary without a tier gets the highest tier of the nodes.
+    /// Stores a summary of nodes with an edge to each, removes the nodes' `needs:summary` tag, and
+    /// returns the summary's id. A summary without a tier gets the highest tier of the nodes.
     ///
     /// # Errors
     /// Returns an error if there are no nodes, an id matches no node or several nodes, the content
@@ -240,7 +241,7 @@ impl Change<'_> {
     /// Returns the nodes that a summary was derived from.
     ///
     /// # Errors
-    /// Returns an error if the node is not a summary.
+    /// Returns an error if the node is not a summary or the store cannot be read.
     fn sources(&self, id: &str) -> Result<Vec<String>> {
         let kind: Option<String> = self.one("SELECT type FROM nodes WHERE id = ?1", [id])?;
         if kind.as_deref() != Some(NodeType::Summary.as_str()) {
@@ -255,7 +256,7 @@ impl Change<'_> {
     }
 
     /// Starts a task, and tags the working nodes of the actor's project with it, except for nodes
-    /// that are tagged with other sessions' tasks.
+    /// that are tagged with another session's current task.
     ///
     /// # Errors
     /// Returns an error if the name cannot be part of a tag, or the store cannot be written.
@@ -272,8 +273,8 @@ impl Change<'_> {
         self.set_pending(&actor.session, key::TASK, name)
     }
 
-    /// Ends a task. Its working nodes leave the context, and are tagged for a summary if
-    /// `summarize` is set.
+    /// Ends a task. Its working nodes in the actor's project leave the context, and are tagged for
+    /// a summary if `summarize` is set.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -292,7 +293,8 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Returns the working nodes of the actor's project that satisfy a condition on `?2`.
+    /// Returns the ids of the working nodes of the actor's project that satisfy a condition on
+    /// `?2`.
     fn working(&self, condition: &str, argument: &str, actor: &Actor) -> Result<Vec<String>> {
         let sql = format!(
             "SELECT n.id FROM tags t JOIN nodes n ON n.id = t.node_id WHERE t.tag = 'tier:working' \
@@ -308,7 +310,8 @@ impl Change<'_> {
 }
 
 impl Reader<'_> {
-    /// Describes the store as a session sees it.
+    /// Returns the number of nodes in the actor's scope, in total and by type and tier, and the
+    /// session's current task.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.

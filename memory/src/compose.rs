@@ -28,7 +28,7 @@ pub struct Meta {
     pub node_count: usize,
     /// The sum of the token estimates.
     pub token_count: i64,
-    /// The number of nodes that exceed the budget.
+    /// The number of selected nodes that did not fit the budget.
     pub omitted: usize,
     /// The time in RFC 3339 format.
     pub rendered_at: String,

@@ -16,13 +16,13 @@ pub const BEGIN: &str = "<!-- ctx:";
 pub const END: &str = "<!-- ctx:end -->";
 /// The beginning of an element.
 const OPEN: &str = "<ctx:";
-/// Maximum number of elements in one string. The remaining ones are reported as a problem.
+/// Maximum number of elements in one string. If there are more, a problem is reported.
 const MOST: usize = 200;
 
 /// The commands that an element can contain.
 const COMMANDS: [&str; 8] =
     ["remember", "recall", "summarize", "link", "supersede", "expand", "task", "status"];
-/// The commands whose element has content.
+/// The commands whose elements have content.
 const WITH_CONTENT: [&str; 2] = ["remember", "summarize"];
 
 /// One `<ctx:…>` element.
@@ -33,7 +33,7 @@ pub struct Element {
     pub attributes: HashMap<String, String>,
     /// The content without leading and trailing white space. Empty for a command without content.
     pub content: String,
-    /// The digest of the element's text.
+    /// The short digest of the element's text.
     pub digest: String,
 }
 
@@ -153,7 +153,8 @@ impl Hidden {
     }
 }
 
-/// Parses the element at `start`, and returns it with the position after it.
+/// Parses the element at `start`. Returns the element with the position after it, or a description
+/// of the problem.
 fn element(text: &str, start: usize, hidden: &Hidden) -> Result<(Element, usize), String> {
     let mut at = start + OPEN.len();
     let name: String = text[at..].chars().take_while(char::is_ascii_lowercase).take(20).collect();
@@ -208,7 +209,8 @@ fn element(text: &str, start: usize, hidden: &Hidden) -> Result<(Element, usize)
     Ok((Element { name, attributes, content, digest }, at))
 }
 
-/// Parses `key="value"`, `key='value'` or `key`. Returns the key, the value and their length.
+/// Parses `key="value"`, `key='value'` or `key`. Returns the key, the value and the attribute's
+/// length in bytes, or `None` if the attribute is malformed.
 fn attribute(text: &str) -> Option<(String, String, usize)> {
     let key: String =
         text.chars().take_while(|c| c.is_ascii_alphabetic() || *c == '-').take(40).collect();

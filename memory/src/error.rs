@@ -31,19 +31,19 @@ pub enum MemoryError {
     /// Several nodes have ids that begin with this prefix.
     #[error("{prefix:?} is ambiguous: {}", .candidates.join(", "))]
     Ambiguous { prefix: String, candidates: Vec<String> },
-    /// A query has a syntax error. The column counts characters from 1.
+    /// A query has a syntax error. `column` is a position in characters, from 1.
     #[error("column {column}: {why}\n  {query}\n  {}^", " ".repeat(.column - 1))]
     Syntax { query: String, column: usize, why: String },
     /// An argument is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// A statement failed. This indicates a bug in runner.
+    /// A statement failed for another reason, which indicates a bug in runner.
     #[error("the memory store {path}: {source}")]
     Sql { path: PathBuf, source: rusqlite::Error },
 }
 
 impl MemoryError {
-    /// Returns whether the request is invalid, while the store itself is intact.
+    /// Returns whether the error is in the request rather than in the store.
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,

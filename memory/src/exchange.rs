@@ -19,7 +19,7 @@ pub struct Tagged {
     pub created_at: String,
 }
 
-/// A whole store. Each list is ordered by id, and the views by name.
+/// A whole store. Nodes and edges are ordered by id, tags by node and tag, and views by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Export {
     pub nodes: Vec<ExportedNode>,
@@ -52,7 +52,7 @@ fn empty() -> String {
     "{}".to_owned()
 }
 
-/// The number of rows that an import added.
+/// The number of rows that an import added. The number of views includes replaced ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Imported {
     pub nodes: usize,
@@ -174,11 +174,11 @@ impl Change<'_> {
         }
     }
 
-    /// Adds the nodes whose content is not in the project yet, except for empty and very large
+    /// Adds the nodes whose content is not in their project yet, except for empty and very large
     /// ones. Returns the ids of the new nodes.
     ///
     /// # Errors
-    /// Returns an error if the store cannot be written.
+    /// Returns an error if a tag is invalid or the store cannot be written.
     pub fn add_missing(&mut self, nodes: &[NewNode]) -> Result<Vec<String>> {
         let mut added = Vec::new();
         for node in nodes {
@@ -195,12 +195,13 @@ impl Change<'_> {
 
 impl Export {
     /// Reads the nodes, edges and tags of a database created by another program, without changing
-    /// it. Rows without an id or content are skipped, and other missing columns get default values.
-    /// Unknown node types become facts, and unknown edge types become `RELATES_TO`.
+    /// it. Nodes without an id or content, edges without an id or an end, and tags without a node
+    /// or name are skipped. Other missing columns get default values. Unknown node types become
+    /// facts, and unknown edge types become `RELATES_TO`.
     ///
     /// # Errors
     /// Returns an error if the file is not a database with tables of nodes, edges and tags, or if
-    /// its log contains changes.
+    /// its write-ahead log contains changes.
     pub fn of_store(path: &std::path::Path) -> Result<Self> {
         use rusqlite::OpenFlags;
         let wrong = |error| MemoryError::of(path, error);

@@ -1,5 +1,5 @@
-//! Converts Markdown notes kept by other programs into nodes: `CLAUDE.md`, Claude Code's
-//! auto-memory, and folders of notes. This module must never change a file.
+//! Converts Markdown notes from other programs into nodes: `CLAUDE.md`, Claude Code's auto-memory,
+//! and folders of notes. This module must never change a file.
 
 use runner_text::{front_matter, markdown};
 
@@ -10,14 +10,14 @@ use crate::node::{NewNode, NodeType, Tier};
 pub struct NoteSource<'s> {
     /// The path recorded as the note's origin.
     pub path: &'s str,
-    /// The project, or `None` for all.
+    /// The project of the nodes, or `None` for nodes common to all projects.
     pub project: Option<&'s str>,
     pub tier: Option<Tier>,
 }
 
 /// Splits Markdown text into nodes, one per section with its heading. A note with front matter
-/// becomes a single node, with the `type` and `description` from the front matter. Sections without
-/// text are omitted.
+/// becomes a single node, whose type and summary are the `type` and `description` of the front
+/// matter. Sections without text are omitted.
 pub fn nodes_of(text: &str, source: &NoteSource<'_>) -> Vec<NewNode> {
     let doc = front_matter::split(text);
     let named = doc.get("type").and_then(|kind| NodeType::parse(kind).ok());

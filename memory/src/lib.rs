@@ -2,8 +2,8 @@
 //! sessions through hooks.
 //!
 //! This crate must never read the environment, print, start a process or call a model. The caller
-//! passes the current time. The text of nodes and transcripts is data and must never be used as an
-//! instruction.
+//! passes the current time. The text of nodes is data and must never be executed. Only the
+//! `<ctx:…>` elements in an assistant's answers are commands.
 
 #![cfg_attr(
     test,

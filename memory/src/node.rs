@@ -209,7 +209,7 @@ impl Node {
         Tier::of(&self.tags)
     }
 
-    /// Returns a metadata value, if the metadata contains this key with a string.
+    /// Returns the metadata value of a key, if it is a string.
     pub fn meta(&self, key: &str) -> Option<String> {
         let fields: serde_json::Value = serde_json::from_str(&self.metadata).ok()?;
         fields.get(key)?.as_str().map(str::to_owned)

@@ -38,7 +38,7 @@ pub const RECALL_SHARE: f64 = 0.40;
 const LIKELY: f64 = 0.5;
 /// Maximum number of nodes to inject unasked.
 pub const FEW: usize = 5;
-/// Minimum number of a prompt's words that such a node must contain.
+/// Minimum number of a prompt's words that a node must contain to be injected unasked.
 pub const RECALL_WORDS: usize = 3;
 
 /// The weights of the other scores. A node's own score has the weight 1.
@@ -48,7 +48,7 @@ pub struct Weights {
     /// its session. The weight is less than 1, so a node that contains the words ranks above its
     /// neighbours.
     pub neighbours: f64,
-    /// The weight of the best node of the session.
+    /// The weight of the best node in the session.
     pub session: f64,
 }
 
@@ -63,9 +63,9 @@ pub struct Hit {
     pub id: String,
     /// The fused score.
     pub score: f64,
-    /// The share of the text's information that the node itself contains, from 0 to 1.
+    /// The share of the search text's information that the node itself contains, from 0 to 1.
     pub share: f64,
-    /// The number of the text's words that the node itself contains.
+    /// The number of the search text's words that the node itself contains.
     pub words: usize,
 }
 
@@ -76,11 +76,12 @@ impl Hit {
     }
 }
 
-/// A word of the text.
+/// A word of the search text.
 struct Word {
     term: String,
     idf: f64,
-    /// The nodes that contain the word, or none if there are too many.
+    /// The sequence numbers of the nodes that contain the word. The list is empty if there are too
+    /// many.
     seqs: Vec<i64>,
 }
 
@@ -132,8 +133,8 @@ pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit
     let mut hits = memory.read(|db| {
         let words = words(db, text)?;
         let few = fuse(db, candidates(db, &words, scope, Bar::Relevant)?, Weights::default())?;
-        // Neighbours and sessions only affect the order, which matters only if there are more nodes
-        // than fit.
+        // Neighbours and sessions only affect the order, which matters only if there are more than
+        // `FEW` relevant nodes.
         match few.iter().filter(|hit| hit.is_relevant()).count() > FEW {
             true => fuse(db, candidates(db, &words, scope, Bar::Any)?, Weights::default()),
             false => Ok(few),
@@ -143,7 +144,7 @@ pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit
     Ok(hits)
 }
 
-/// Returns the words of a string with their nodes. Stop words are omitted.
+/// Returns the first `WORDS` distinct words of a string with their nodes. Stop words are omitted.
 fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
     let total: i64 = db
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM node_index")?
@@ -198,7 +199,7 @@ fn candidates(
         }
     }
     let all: f64 = words.iter().map(|word| word.idf).sum();
-    // Every node might contain the words that yielded no candidates.
+    // The words whose nodes are not listed might occur in any node.
     let common = words.iter().filter(|word| word.seqs.is_empty()).map(|word| word.idf);
     let least = match bar {
         Bar::Any => 0.0,
@@ -290,7 +291,7 @@ fn score(words: &[Word], text: &str) -> (f64, f64, usize) {
     (own, shared, number)
 }
 
-/// Adds the scores of neighbours and of sessions. Returns the best candidates first.
+/// Adds the scores of neighbours and of sessions. Returns all candidates, best first.
 fn fuse(
     db: &Connection,
     candidates: Vec<Candidate>,

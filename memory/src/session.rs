@@ -1,4 +1,4 @@
-//! The state of each session: its cursor, the text that it has received, and the values that are
+//! The state of each session: its cursor, the nodes that it has received, and the values that are
 //! stored for its next prompt.
 //!
 //! A session must never use another session's results or cursor.
@@ -12,10 +12,10 @@ use crate::apply::key;
 use crate::error::Result;
 use crate::store::{Change, Memory, Reader};
 
-/// Maximum number of earlier sessions of a folder that a new session may continue.
+/// Maximum number of a folder's most recent sessions to consider when a new session continues one.
 const EARLIER: i64 = 50;
-/// Maximum difference between the time of a session's last answer and the time that the host
-/// reports, which is in whole seconds and measured after the answer was written.
+/// Maximum difference between the recorded time of a session's last answer and the time calculated
+/// from the host's report, in which fractions of a second are ignored.
 const NEAR: SignedDuration = SignedDuration::from_secs(5);
 
 /// A session known to the hooks.
@@ -68,8 +68,8 @@ impl Memory {
     }
 
     /// Returns the session that a new session in the same folder continues: the one whose last
-    /// answer is nearest to `answered`, if it is at most a few seconds away. If the host does not
-    /// report that time, returns the newest session.
+    /// answer is nearest to `answered`, if it is at most a few seconds away. If `answered` is
+    /// `None`, returns the most recently used other session.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -177,7 +177,7 @@ impl Change<'_> {
         self.sql(|tx| keys.iter().try_for_each(|key| tx.execute(sql, (session, key)).map(drop)))
     }
 
-    /// Lets a session continue another session's task.
+    /// Lets a session without a task continue another session's task.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -202,7 +202,8 @@ impl Change<'_> {
         })
     }
 
-    /// Replaces the list of nodes that a session has received with that of `from`, or clears it.
+    /// Replaces the list of nodes that a session has received with that of `from`, or clears it if
+    /// `from` is `None`.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.

@@ -152,13 +152,13 @@ fn prompt_row(uuid: &str) -> String {
     format!("{{\"type\":\"user\",\"uuid\":\"{uuid}\",\"message\":{{\"content\":\"go\"}}}}\n")
 }
 
-/// A row with a text that contains JSON escape sequences.
+/// A row with an answer. `text` may contain JSON escape sequences.
 fn answer_row(text: &str) -> String {
     format!("{{\"type\":\"assistant\",\"message\":{{\"content\":\"{text}\"}}}}\n")
 }
 
 #[test]
-fn cut_strings_lose_no_command() {
+fn truncated_strings_lose_no_command() {
     let mut world = World::new();
     let fact = "bad \\ud83d here <ctx:remember>surrogate fact</ctx:remember>";
     let broken = "{\"type\":\"assistant\",\"message\":7}\n".to_owned();
@@ -216,7 +216,7 @@ fn long_turns_are_read_in_parts() {
 }
 
 #[test]
-fn cut_reading_misplaces_no_answer() {
+fn time_limit_repeats_no_answer() {
     let mut world = World::new();
     let mut rows = vec![prompt_row("u1")];
     rows.extend((0..70).map(|_| tool_rows()));
@@ -274,7 +274,7 @@ fn late_second_prompts_repeat_no_answer() {
 }
 
 #[test]
-fn unknown_sessions_continue_no_other() {
+fn unknown_sessions_inherit_nothing() {
     let mut world = World::new();
     world.add("a note", "p", "tier:pinned");
     let start = |world: &mut World, id: &str, source: &str, ago: Option<f64>| {
@@ -353,7 +353,7 @@ fn pinned_nodes_are_complete_if_they_fit() {
     let block = block.unwrap().unwrap();
     assert!(block.text.contains("end of first"), "{}", block.text);
     assert_eq!(block.whole, std::slice::from_ref(&first));
-    // The second one does not fit.
+    // The second node does not fit.
     assert!(!block.text.contains("end of second"), "{}", block.text);
     let cut = format!("... ({} bytes: runner memory show ", long("second").len());
     assert!(block.text.contains(&cut), "{}", block.text);

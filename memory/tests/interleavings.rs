@@ -1,10 +1,10 @@
-//! Simulates hosts that call the hooks in every order: late writes to the transcript, replays,
+//! Simulates hosts that call the hooks in random orders: late writes to the transcript, replays,
 //! resumed and forked sessions, compaction, two sessions at once, and hooks that are killed before
 //! they commit.
 //!
 //! Every command must have its effect exactly once, the last message must never be lost, and no
 //! session may receive anything twice. `RUNNER_TEST_SCALE` multiplies the number of histories, and
-//! `RUNNER_TEST_SEED` sets the first one.
+//! `RUNNER_TEST_SEED` sets the seed of the first one.
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
@@ -42,9 +42,9 @@ enum Planted {
     ResumeAsStartup,
 }
 
-/// Time to read a transcript to its end.
+/// A time limit within which every transcript is read to its end.
 const UNLIMITED: Duration = Duration::from_secs(60);
-/// Number of sub-agent rows after which a hook with a time limit of zero stops reading.
+/// Number of sub-agent rows, more than a hook reads with a time limit of zero.
 const MANY: usize = 70;
 
 struct Random(u64);

@@ -25,7 +25,7 @@ use crate::env::{self, Env};
 use crate::project::LoadedProject;
 use crate::ui::Failure;
 
-/// The period after its start in which the process may begin to send messages.
+/// How long after its start the process may begin to send a message.
 const BEGIN_WITHIN: Duration = Duration::from_secs(45);
 
 /// Sends the heartbeat for a successful tick. A failure is ignored, because the receiver notices a
@@ -66,7 +66,7 @@ pub fn run(home: &Env) -> Result<Exit, Failure> {
 struct KnownProject {
     root: PathBuf,
     notify: Result<Notify, String>,
-    /// Why the project's settings cannot be read. `notify` then contains only the user's settings.
+    /// Why the project's settings cannot be used, in which case `notify` contains only the user's.
     lacking: Option<String>,
 }
 
@@ -80,7 +80,8 @@ fn deliver(
         let Some(row) = store.project(&delivery.project)? else {
             return Ok(DeliveryResult::Withdrawn("its project no longer exists".to_owned()));
         };
-        // An alert must be delivered even if its project is gone, cannot be read or is not trusted.
+        // An alert must be delivered even if its project's folder is gone, cannot be read or is not
+        // trusted.
         let (notify, lacking) = match LoadedProject::at(home, Some(store), &row.path)
             .and_then(LoadedProject::trusted_outside_jobs)
         {

@@ -16,8 +16,8 @@ use crate::env::Env;
 /// Minimum time between two heartbeats.
 const EVERY: SignedDuration = SignedDuration::from_secs(60);
 
-/// Returns true if this tick may send a heartbeat, and records the time so that the next heartbeat
-/// follows at least a minute later.
+/// Returns true and records the time if a heartbeat is configured and the last one is at least a
+/// minute old.
 pub fn claim(home: &Env, now: Timestamp) -> bool {
     let stamp = home.state.join("heartbeat.stamp");
     let last: Option<Timestamp> =
@@ -38,7 +38,7 @@ fn configured(home: &Env) -> Option<Heartbeat> {
     config::load(&home.stack(None)).ok()?.notify.heartbeat
 }
 
-/// Sends the heartbeat for a successful tick.
+/// Sends the heartbeat for a successful tick, if one is configured.
 pub fn send(home: &Env) -> Result<(), String> {
     match configured(home) {
         None => Ok(()),

@@ -1,7 +1,7 @@
 //! Formats an email (RFC 5322) with a base64 body and injection-proof headers.
 //!
-//! Addresses were checked when the configuration was read. `mail-builder` folds and encodes the
-//! subject; the other parts of a header are reduced to harmless bytes here. This module is pure.
+//! `mail-builder` folds and encodes the subject. From the addresses, the id and the host, this
+//! module removes every character that could change a header. This module is pure.
 
 use jiff::Timestamp;
 use mail_builder::MessageBuilder;

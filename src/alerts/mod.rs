@@ -10,7 +10,7 @@
 //! The module `runner_engine::alerts` describes what alerts are and when they are sent. No run,
 //! tick or night ever waits for a delivery: it happens in a separate process, and a receiver that
 //! hangs blocks only that process. If the process is killed at any time, at most one message is
-//! sent twice, with the same id, and none is lost.
+//! sent twice, with the same id. A message that was not sent keeps its remaining attempts.
 
 pub mod deliver;
 mod heartbeat;

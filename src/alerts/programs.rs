@@ -1,9 +1,10 @@
 //! Channels that are programs: a desktop notification, a command, an email.
 //!
 //! The message is data: it is a separate argument after everything that could be an option, or it
-//! is passed on standard input. A program that the user configures starts inside the sandbox like
-//! any other child. The programs for desktop notifications, which runner chooses, start outside it,
-//! because they must reach the desktop's bus. No program is started through a shell.
+//! is passed on standard input. A program that the user configures starts inside the sandbox,
+//! unless its channel turns the sandbox off. The programs for desktop notifications, which runner
+//! chooses, start outside it, because they must reach the desktop's bus. No program is started
+//! through a shell.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -27,7 +28,7 @@ use crate::env::{self, Env};
 const TOTAL: Duration = Duration::from_secs(20);
 /// Maximum size of a program's output, in bytes.
 const OUTPUT: usize = 1 << 20;
-/// Maximum number of characters from the end of a program's output to include in a report.
+/// Maximum number of characters from the end of a program's output to include in an error.
 const TAIL: usize = 200;
 /// The environment variables that a program needs to reach the desktop's notification service.
 const DESKTOP: [&str; 4] =

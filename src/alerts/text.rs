@@ -130,7 +130,7 @@ impl Section<'_> {
         self.news.len() == other.news.len() && both().all(|(one, two)| same(one, two))
     }
 
-    /// Describes the news in a few words, such as "tidy failed".
+    /// Describes the news briefly, such as "tidy failed".
     fn summary(&self) -> String {
         let many = self.jobs.len();
         let said: Vec<String> = self

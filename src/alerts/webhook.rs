@@ -1,8 +1,8 @@
 //! Sends a message as a JSON POST request, signed if there is a key, and a heartbeat as a GET
 //! request.
 //!
-//! Only the status of a response is read. The body is ignored, so it cannot be too long or too
-//! slow. Redirects are not followed, because the message is meant for the configured address only.
+//! Only the status of a response is read, so the body's length and speed do not matter. Redirects
+//! are not followed, because the message is meant for the configured address only.
 //! This module must never include a key or an address in an error.
 
 use std::io::Read as _;
@@ -89,7 +89,7 @@ fn key(home: &Env, secret: &Secret) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads a key from a file that only its owner may open, and removes trailing whitespace.
+/// Reads a key from a file that only its owner may access, and removes trailing whitespace.
 fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let shown = path.display();
     let cannot = |error: std::io::Error| format!("cannot read {shown}: {error}");
@@ -114,7 +114,8 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
 /// limit for the response to begin.
 ///
 /// # Errors
-/// Returns the reason, without the address.
+/// Returns the reason, without the address, if there is no response in time or the response status
+/// does not indicate success.
 pub fn request(
     method: Method,
     url: Url,

@@ -1,7 +1,7 @@
-//! Parses the settings that define where messages are sent: addresses, email addresses, and the
-//! locations of keys.
+//! Parses the settings for sending messages: web addresses, email addresses, and the locations of
+//! keys.
 //!
-//! This module must never contain a secret: a setting only names the location of a secret.
+//! A setting must never contain a key; it only names the key's location.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ pub enum Heartbeat {
     File(PathBuf),
 }
 
-/// The address that messages are sent to.
+/// The web address that messages are sent to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
     /// The address itself.
@@ -45,7 +45,7 @@ grammar! {
     Recipient: Heartbeat, "https://example.org/x", "", heartbeat;
     /// The name of the environment variable that contains a key, or a reference to a keyring entry.
     SecretName: Secret, "RUNNER_HOOK_KEY", "", secret;
-    /// A mail address.
+    /// An email address.
     MailAddress: String, "me@example.org", "", address;
 }
 

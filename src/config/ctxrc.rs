@@ -11,8 +11,8 @@
 //! | `mode` | `discipline`, the only value |
 //! | `local_curator`: a mapping | `curator` |
 //!
-//! The reader parses YAML as events, so deep nesting uses no stack. It ignores text outside the
-//! section and rejects unknown keys inside it. It must never guess a type.
+//! The reader parses YAML as events, so deep nesting uses no stack. It ignores the other sections
+//! and rejects unknown keys in this one. It must never guess a type.
 
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ pub(super) struct Ctxrc {
 pub(super) struct CtxrcPlace {
     /// The setting's name in runner.
     pub(super) key: String,
-    /// The name in the file, with its table.
+    /// The name in the file, such as `dream.max`.
     pub(super) said: String,
     /// The byte range of the name in the file.
     pub(super) name: Range<usize>,
@@ -73,7 +73,7 @@ struct CtxrcEntry {
 struct YamlNode {
     value: Value,
     span: Range<usize>,
-    /// The positions of each name and value, if the node is a mapping.
+    /// Each name with its byte range and that of its value, if the node is a mapping.
     inner: Vec<(String, Range<usize>, Range<usize>)>,
 }
 
@@ -403,7 +403,8 @@ fn is_null(text: &str) -> bool {
     matches!(text, "" | "~" | "null" | "Null" | "NULL")
 }
 
-/// Converts a scalar according to the YAML 1.2 core schema. A quoted scalar is a string.
+/// Converts a scalar according to the YAML 1.2 core schema. A quoted scalar is a string, and so are
+/// hexadecimal and octal numbers, infinities and NaN. Returns `None` for null.
 fn scalar(text: &str, plain: bool) -> Option<Value> {
     if !plain {
         return Some(Value::String(text.to_owned()));

@@ -9,7 +9,7 @@ use runner_jobs::dream::DreamSpec;
 use super::{Config, Overrides, ResolvedSettings, Stack, TriggerSpec, load, mistakes};
 use crate::ui::Failure;
 
-/// Passes the configuration of a project with these files to `read`.
+/// Creates a project with these files, and passes its configuration sources to `read`.
 fn with<T>(ctxrc: &str, project: &str, read: impl FnOnce(&Stack<'_>) -> T) -> T {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(".ctxrc"), ctxrc).unwrap();
@@ -63,7 +63,6 @@ fn ctxrc_keys_map_to_settings() {
     let other = of(ctxrc, "[backends.ctxrc]\ntype = \"claude\"\n").unwrap();
     assert_eq!(other.backends["ctxrc"].kind.name(), "claude");
     assert_eq!(other.backends["ctxrc"].kind.model(), None);
-    // The project's `runner.toml` overrides the section.
     let config =
         of(ctxrc, "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n")
             .unwrap();

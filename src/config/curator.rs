@@ -1,7 +1,7 @@
 //! Reads the `[curator]` table and the names of the curator's job kinds.
 //!
-//! Paths are checked only where they are used, because a path that exists only on another system
-//! must not prevent anything else from working.
+//! Whether a path exists is checked only where the path is used, because a path that exists only on
+//! another system must not prevent anything else from working.
 
 use jiff::SignedDuration;
 use runner_jobs::curator::CuratorSpec;

@@ -1,4 +1,4 @@
-//! Checks the settings of cycles and of agents, and creates their implicit dream and daydream jobs.
+//! Checks the settings of cycles and of agents, and creates their implicit rem and daydream jobs.
 //!
 //! This module must never let two cycles share one agent, because they would also share the agent's
 //! position.
@@ -18,9 +18,9 @@ use super::shape::good_name;
 use super::trigger::TriggerSpec;
 use toml::Table;
 
-/// Creates the implicit dreams: a dream job follows each enabled job that wakes an agent without a
-/// cycle or a dream job. The dream is a separate run, so it can neither delay the job nor make it
-/// fail.
+/// Creates the implicit rem jobs. One follows each enabled wake job outside a cycle whose agent has
+/// neither a cycle nor a rem job. It is a separate run, so it can neither delay the wake job nor
+/// make it fail.
 pub(super) fn dreams_after(
     jobs: &BTreeMap<String, Job>,
     around: &JobContext<'_>,
@@ -49,8 +49,8 @@ pub(super) fn dreams_after(
     out
 }
 
-/// Creates the implicit daydreams: a daydream job follows an enabled job of each agent that has a
-/// model and no daydream job.
+/// Creates the implicit daydream jobs. For each agent that has a model and no daydream job, one
+/// follows one of the agent's enabled jobs.
 pub(super) fn daydreams_after(
     jobs: &BTreeMap<String, Job>,
     backends: &BTreeMap<String, BackendSpec>,
@@ -68,8 +68,7 @@ pub(super) fn daydreams_after(
     let mut out = Vec::new();
     for (name, job) in jobs.iter().filter(|(_, job)| job.enabled) {
         let Some(agent) = agent_of(job).filter(|agent| !done.contains(agent)) else { continue };
-        // The backend of the agent's dreams is preferred, because it is usually cheaper than the
-        // agent's own.
+        // The backend of the agent's rem job is preferred, because it is usually the cheapest.
         let rem = jobs.values().find(|other| {
             let rem = other.spec.kind.of::<RemSpec>();
             rem.is_some_and(|rem| rem.agent.as_deref().unwrap_or_default() == agent)

@@ -11,9 +11,9 @@
 //! | `runner` | `jobs.overnight.runners` |
 //! | any other key | the same key of `jobs.overnight` |
 //!
-//! If a file has only these names and no `at`, the overnight job runs only manually. The
-//! translation must never skip a key: an unknown key is reported as an error in the job to which it
-//! would belong.
+//! If no file sets the overnight job's kind or trigger, the job runs only manually. The translation
+//! must never skip a key: an unknown key is reported as an error in the job to which it would
+//! belong.
 
 use toml::{Table, Value};
 
@@ -25,7 +25,7 @@ const PRIVATE: &str = "private";
 const PASS: &str = "dream";
 /// The job to which all other settings belong.
 const JOB: &str = "overnight";
-/// The settings whose names differ: the other programs' name, then runner's name.
+/// The settings whose names differ, each with the other programs' name and runner's name.
 const NAMES: [(&str, &str); 3] =
     [("at", "trigger"), ("run_timeout", "timeout"), ("runner", "runners")];
 
@@ -68,8 +68,8 @@ pub(super) fn under_our_names(mut file: Table) -> Table {
     file
 }
 
-/// Adds the kind and, if it is also missing, the trigger to an overnight job whose kind is not set
-/// in any file.
+/// Adds the kind of the job `overnight` if no file sets it and, if the trigger is missing too, the
+/// trigger `manual`.
 pub(super) fn complete(merged: &mut Table) {
     let Some(Value::Table(jobs)) = merged.get_mut("jobs") else { return };
     if let Some(Value::Table(night)) = jobs.get_mut(JOB)
@@ -85,7 +85,7 @@ pub(super) fn is_completed(path: &[String]) -> bool {
     matches!(path, [jobs, job, key] if jobs == "jobs" && job == JOB && (key == "kind" || key == "trigger"))
 }
 
-/// Returns the names that a setting may have in this table.
+/// Returns the names that a setting may have in `[dream]`.
 pub(super) fn other_names(key: &str) -> Vec<String> {
     if let Some(rest) = below(key, CURATOR.1) {
         return vec![format!("{TABLE}.{}{rest}", CURATOR.0)];
@@ -100,7 +100,7 @@ pub(super) fn other_names(key: &str) -> Vec<String> {
     theirs.map(|(other, _)| *other).chain([rest]).map(|name| format!("{TABLE}.{name}")).collect()
 }
 
-/// Returns the path of a setting under its runner name.
+/// Translates the path of a setting in `[dream]` to runner's names. Other paths are unchanged.
 pub(super) fn our_path(path: Vec<String>) -> Vec<String> {
     match path.split_first() {
         Some((table, rest)) if table == TABLE && !rest.is_empty() => {
@@ -126,7 +126,7 @@ fn below<'a>(key: &'a str, table: &str) -> Option<&'a str> {
     key.strip_prefix(table).filter(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// Adds `value` to `table`. Existing settings in `table` take precedence.
+/// Adds `value` to `table` as `name`. Existing settings in `table` take precedence.
 fn under(table: &mut Table, name: &str, value: Value) {
     match (table.get_mut(name), value) {
         (Some(Value::Table(own)), Value::Table(other)) => {

@@ -27,7 +27,7 @@ pub struct Edit<'a> {
 /// A change to one setting, by its dotted name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SettingChange {
-    /// Sets a value, which is parsed as TOML or, failing that, taken as a string.
+    /// Sets a value, which is parsed as TOML or, failing that, treated as a string.
     Set(String, String),
     /// Removes a value or a table, with the comment lines directly above it.
     Remove(String),
@@ -51,13 +51,12 @@ impl fmt::Display for SettingChange {
 }
 
 /// Returns the file's old contents, its new contents, and the number of earlier errors that remain.
-/// The old contents are empty if the file does not exist. If `text` is given, it replaces the
-/// file's contents.
+/// The old contents are empty if the file does not exist. If `text` is given, it is used as the old
+/// contents.
 ///
 /// # Errors
-/// Returns an error if the file must not contain one of the settings, if a configuration file
-/// cannot be parsed, or if the result of all changes would have an error that was not in the old
-/// contents.
+/// Returns an error if a change names an unknown setting or one that the file must not contain, if
+/// a configuration file cannot be read or parsed, or if the changes would cause a new error.
 pub fn edit(
     user: &Path,
     edit: &Edit<'_>,
@@ -140,7 +139,7 @@ fn known_mistakes(sources: &Sources) -> Vec<(String, String)> {
 }
 
 impl Edit<'_> {
-    /// Checks that this change can be made in this file.
+    /// Checks that this change is allowed in this file.
     fn allows(&self, change: &SettingChange) -> Result<(), Failure> {
         let key = change.key();
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
@@ -211,8 +210,8 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
         SettingChange::Set(_, text) => {
             let new = match value(text) {
                 toml::Value::String(text) => toml::Value::String(text),
-                // A string setting may have a value such as `true`, which is also the name of a
-                // program.
+                // A string setting keeps text that is also valid TOML, such as the program name
+                // `true`.
                 _ if reference::is_text(key.split('.')) => toml::Value::String(text.clone()),
                 other => other,
             };
@@ -226,7 +225,7 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
     Ok(spliced(old, &plain, &document.to_string()))
 }
 
-/// Sets a value in its table, and keeps the space and the comments around an existing value.
+/// Sets a value in its table, and keeps the whitespace and comments around an existing value.
 fn put(table: &mut dyn TableLike, key: &str, new: Value) -> Result<(), &'static str> {
     match table.get_mut(key) {
         Some(item) if item.is_value() => {

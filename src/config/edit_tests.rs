@@ -179,7 +179,7 @@ fn unset_removes_only_its_setting() {
 }
 
 #[test]
-fn unknown_setting_gets_a_short_answer() {
+fn unknown_setting_error_is_short() {
     for (key, names) in [
         ("zebra.stripes", "the sections are"),
         ("zebra", "night"),

@@ -75,8 +75,8 @@ pub(super) fn fleets(reader: &mut Reader<'_>) -> BTreeMap<String, Fleet> {
     fleets
 }
 
-/// Reports whether commits can be fetched from an address: it must name a host or a path on this
-/// host, and must not contain a password.
+/// Reports whether an address may be a remote: it must name a host or a path on this host, and must
+/// not contain a password.
 fn is_remote(address: &str) -> bool {
     let is_plain = |text: &str| !text.is_empty() && !text.starts_with(['/', '-', ':', '@']);
     let names_host = ["https://", "ssh://"]

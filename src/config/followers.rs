@@ -1,4 +1,4 @@
-//! Checks which job follows which, and refuses chains that would never start.
+//! Checks the jobs that follow other jobs, and refuses chains that would never start.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ pub(super) fn check_after(jobs: &BTreeMap<String, Job>, reader: &mut Reader<'_>)
                 break;
             }
             if chain.contains(&next) {
-                // If the rest of the chain is a cycle, the error is reported for a job in the
+                // The rest of the chain is a cycle. The error is reported for the jobs in the
                 // cycle.
                 break;
             }

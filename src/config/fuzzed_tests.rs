@@ -37,7 +37,7 @@ const CTXRC: [&str; 2] = [
     "context_dir: .context\ndream:\n  enabled: true\n  mode: discipline\n  max: 5\n  cadence: \"30 2 * * *\"\n  quiet_minutes: 60\n  model: fast\n  budget: {calls: 3}\n  executor: [m, --json]\nother: [1, {a: b}]\n",
     "a: &a {b: c}\ndream:\n  budget: 5000\nz: *a\n",
 ];
-/// Replacements for a word in the text.
+/// Replacements for the text after `=` or `:` in a line.
 const WORDS: [&str; 40] = [
     "\"\"",
     "''",
@@ -99,7 +99,7 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
                 let open = dice.pick(&["[", "{a=", "{a: ", "a.", "- ", "\"", "# "]);
                 bytes.splice(at..at, open.repeat(deep).into_bytes());
             }
-            // Duplicates a line, which creates duplicate keys and tables.
+            // Appends a copy of a line, which creates duplicate keys and tables.
             5 | 6 => {
                 let lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').collect();
                 if let Some(line) = lines.get(dice.roll(lines.len())) {
@@ -115,7 +115,6 @@ fn broken(dice: &mut Random, text: &str) -> Vec<u8> {
             10 if !bytes.is_empty() => {
                 bytes.remove(dice.roll(bytes.len()));
             }
-            // Replaces the value after `=` or `:`.
             _ => {
                 let text = String::from_utf8_lossy(&bytes).into_owned();
                 let mut lines: Vec<String> = text.split('\n').map(str::to_owned).collect();
@@ -178,7 +177,7 @@ fn random_settings_are_read_or_located() {
         "{good} of {cases} cases are valid, so the test proves little"
     );
     eprintln!(
-        "random settings: {cases} cases, {good} good, {:.1} s",
+        "random settings: {cases} cases, {good} valid, {:.1} s",
         began.elapsed().as_secs_f64()
     );
 }

@@ -2,7 +2,6 @@
 
 use toml::Value;
 
-/// Formats a value as TOML on one line.
 pub fn inline(value: &Value) -> String {
     match value {
         Value::String(text) => quoted(text),
@@ -24,14 +23,14 @@ pub fn inline(value: &Value) -> String {
     }
 }
 
-/// Formats a key, in quotes if TOML needs them.
+/// Formats a key, in quotes if TOML requires them.
 fn bare(key: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
 }
 
-/// Quotes text with JSON's escapes. TOML has the same escapes, but also requires an escape for the
-/// control character DEL.
+/// Quotes text with JSON's escapes, which TOML accepts. TOML also requires an escape for the DEL
+/// character.
 fn quoted(text: &str) -> String {
     serde_json::Value::String(text.to_owned()).to_string().replace('\u{7f}', "\\u007F")
 }

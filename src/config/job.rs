@@ -40,12 +40,12 @@ pub struct Job {
     pub zone: String,
     /// The combined budget of all runs of the job in one civil day.
     pub day: Budget,
-    /// How long the job may go without a success before an alert is sent, if the job overrides
-    /// `[notify]`. The inner `None` means that no alert is sent.
+    /// How long the job may go without a success before an alert is sent. `None` if `[notify]`
+    /// decides; `Some(None)` if no alert is sent.
     pub success_within: Option<Option<SignedDuration>>,
 }
 
-/// The settings outside a job that its table depends on.
+/// The settings outside a job's table that the job depends on.
 pub(super) struct JobContext<'a> {
     /// The paths of the lifecycle's files.
     pub(super) lifecycle: &'a Files,
@@ -56,7 +56,7 @@ pub(super) struct JobContext<'a> {
     pub(super) defaults: &'a Defaults,
 }
 
-/// Reads a job. Returns `None` if a part without which no job can be created is invalid.
+/// Reads a job. Returns `None` if an essential part of it, such as its kind, is invalid.
 pub(super) fn job(name: &str, around: &JobContext<'_>, reader: &mut Reader<'_>) -> Option<Job> {
     let path = ["jobs", name];
     let key = |key: &str| format!("jobs.{name}.{key}");

@@ -1,5 +1,5 @@
-//! Tests that the reader and `config/default.toml` have exactly the settings that the types
-//! declare, and that each refused value is reported with its location.
+//! Tests that the types, the reader and `config/default.toml` agree on the settings, and that each
+//! refused value is reported with its location.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -390,7 +390,7 @@ fn last(key: &Key) -> &str {
     key.path.rsplit('.').next().unwrap()
 }
 
-/// Returns the line number in an error, and asserts that there is one.
+/// Returns the line number in an error, and asserts that the error shows the line.
 #[track_caller]
 fn line_named(error: &Failure, text: &str) -> usize {
     let said = error.to_string();
@@ -478,7 +478,7 @@ fn reader_accepts_exactly_the_listed_keys() {
     }
 }
 
-/// Returns the default configuration with all commented settings enabled.
+/// Returns the default configuration with all commented-out settings enabled.
 fn uncommented() -> String {
     let setting = |line: &str| {
         let header = line.starts_with('[') && line.ends_with(']') && !line.contains(' ');

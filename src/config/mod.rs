@@ -4,9 +4,9 @@
 //! file shared with other programs, see `ctxrc.rs`), the project's `runner.toml`, the environment
 //! and the command line. A later layer overrides an earlier one key by key, and tables are merged.
 //! Each setting is declared once, in `settings.rs` or in the type of a backend or a job kind. All
-//! errors are collected, and each includes its location and the nearest known key. This module must
-//! never guess the meaning of an invalid value. Only `edit` creates new text, and no code here
-//! writes files.
+//! errors are collected, each with its location and, for an unknown name, the nearest known one.
+//! This module must never guess the meaning of an invalid value. Only `edit` creates new text, and
+//! no code here writes files.
 
 pub mod addresses;
 mod budget;
@@ -115,7 +115,7 @@ pub struct Config {
     pub curator: curator::Curator,
     /// The fleets that this host may join, by name.
     pub fleets: BTreeMap<String, Fleet>,
-    /// The folders in which the files of every project count as accepted.
+    /// The folders in which the files of every project are accepted.
     pub trusted: Vec<PathBuf>,
     /// The contents of the project's own settings files, by file name.
     pub texts: BTreeMap<String, String>,
@@ -137,16 +137,18 @@ impl Config {
         self.jobs.get(name).ok_or_else(|| {
             let near = did_you_mean(name, self.jobs.keys().map(String::as_str));
             let there = runner_text::some_of(self.jobs.keys().map(String::as_str));
-            let what = format!("no job {name:?} in this project{near} (there is: {there})");
+            let what = format!("no job {name:?} in this project{near} (the jobs are: {there})");
             Failure::configuration(what).hint("runner config show")
         })
     }
 
-    /// Returns the job named `wanted`, or the only one whose settings are of type `S`. `what` names
-    /// the kind, and `setup` is the command that creates such a job.
+    /// Returns the job named `wanted` or, if `wanted` is `None`, the only job whose settings are of
+    /// type `S`. `what` is the kind's name with an article, and `setup` is the command that creates
+    /// such a job.
     ///
     /// # Errors
-    /// Returns an error if there is no such job, or if there are several and `wanted` is `None`.
+    /// Returns an error if the job named `wanted` does not exist or is of another kind, or if
+    /// `wanted` is `None` and the project has no job of this kind or several.
     pub fn job_of_kind<S: Kind>(
         &self,
         wanted: Option<&str>,
@@ -225,8 +227,8 @@ pub struct Stack<'a> {
     pub overrides: &'a Overrides,
 }
 
-/// Reads the `dream:` section of another program's YAML file, under that program's names. Returns
-/// `None` if the file does not exist.
+/// Reads the `dream:` section of another program's YAML file, with that program's key names.
+/// Returns `None` if the file does not exist.
 pub fn foreign_section(path: &Path) -> Result<Option<Vec<(String, toml::Value)>>, Failure> {
     let Some(text) = read(path)? else { return Ok(None) };
     let layer = Layer { name: "project", path: path.to_owned(), text: text.into() };
@@ -287,11 +289,11 @@ fn anchored(mut config: Config, stack: &Stack<'_>) -> Config {
 
 /// Loads the configuration with some keys of one job changed on the command line: `--set
 /// key=value`, with dotted keys such as `budget.calls`. A value is parsed as TOML or, failing that,
-/// taken as a string.
+/// treated as a string.
 ///
 /// # Errors
-/// An error in a file names the file. An error in a setting, or a setting that cannot be changed
-/// for a single run, is a usage error that names the `--set`.
+/// Returns an error if a file is invalid or the job does not exist, and a usage error that names
+/// the `--set` if its setting is invalid or cannot be changed for a single run.
 pub fn load_with(
     stack: &Stack<'_>,
     job: &str,
@@ -374,8 +376,8 @@ fn merged(sources: Sources) -> Result<(Table, Sources), ConfigMistake> {
     Ok((merged, sources))
 }
 
-/// Returns the first setting in a project's file that is allowed only in the user's file, and the
-/// reason.
+/// Returns the first setting in a project's file that is allowed only in the user's file, with the
+/// reason, or `None` if there is no such setting.
 fn users_own(table: &Table) -> Option<(String, &'static str)> {
     table.iter().find_map(|(key, value)| {
         let inner = value.as_table().into_iter().flat_map(Table::keys);
@@ -503,7 +505,8 @@ impl ReadTable for ConfiguredTable<'_, '_> {
     }
 }
 
-/// Returns all errors in a configuration. The list is empty if the configuration is valid.
+/// Returns the errors in a configuration. If a file cannot be read or parsed, only such errors are
+/// returned.
 pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     match texts(stack) {
         Ok(sources) => check_texts(sources, stack.overrides),
@@ -511,7 +514,7 @@ pub fn mistakes(stack: &Stack<'_>) -> Vec<ConfigFinding> {
     }
 }
 
-/// Returns all errors in configuration files that have already been read.
+/// Returns the errors in configuration files that have already been read and in the overrides.
 fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     let syntax = sources.layers.iter().flat_map(syntax_mistakes).take(shape::MOST);
     let syntax: Vec<ConfigFinding> = syntax.map(Into::into).collect();
@@ -533,7 +536,6 @@ fn check_texts(sources: Sources, overrides: &Overrides) -> Vec<ConfigFinding> {
     found.err().unwrap_or_default().into_iter().map(Into::into).collect()
 }
 
-/// Returns the first error as a failure.
 fn first(mistakes: Vec<ConfigMistake>) -> Failure {
     let first = mistakes.into_iter().next();
     first.expect("a refused configuration has at least one mistake").into()

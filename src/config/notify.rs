@@ -1,8 +1,8 @@
 //! Settings for alerts: `[notify]` and `[channels.NAME]`.
 //!
 //! A project's settings override the user's settings key by key. Only the user's file can set the
-//! heartbeat, because a tick serves all projects. This module must never contain a secret: a
-//! setting only names the location of a secret, and the process that delivers messages reads it.
+//! heartbeat, because a tick serves all projects. A setting must never contain a key; it only names
+//! the key's location, and the process that delivers messages reads the key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -144,7 +144,7 @@ fn channel(name: &str, reader: &mut Reader<'_>) -> Option<Channel> {
         }
     }
     let mut needs = |key: &str| {
-        // An error in the setting has already been reported.
+        // If the setting is invalid, that error has already been reported.
         if reader.is_good(&format!("{path}.{key}")) {
             reader.wrong(&path, format!("a channel of type \"{kind}\" needs `{key}`"));
         }

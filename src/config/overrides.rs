@@ -3,8 +3,9 @@
 //!
 //! These settings apply only to the command and to the runs that it starts. Some settings, such as
 //! job schedules, are stored in the database for every later command. Overrides must never change
-//! those settings, because two commands would alternately overwrite them. An attempt to override
-//! such a setting is refused rather than ignored, except by commands that only show a preview.
+//! those settings, because two commands would alternately overwrite them. An override of such a
+//! setting is refused rather than ignored. Only commands that neither start nor store anything
+//! accept it.
 
 use std::ffi::{OsStr, OsString};
 
@@ -78,7 +79,7 @@ impl Overrides {
     /// Reads the overrides from an environment.
     ///
     /// # Errors
-    /// Returns an error if a variable has the prefix for settings but does not name a setting.
+    /// Returns an error if a variable has the prefix for settings but is malformed or not UTF-8.
     pub fn of_environment(
         variables: impl Iterator<Item = (OsString, OsString)>,
     ) -> Result<Self, Failure> {
@@ -119,8 +120,7 @@ impl Overrides {
         Ok(())
     }
 
-    /// Refuses settings that are invalid in every project, for commands that might not read a
-    /// project at all.
+    /// Refuses settings that this command may not override, without reading a project.
     ///
     /// # Errors
     /// Returns an error that names the variable or flag.
@@ -266,7 +266,7 @@ fn named(merged: &Table, one: &Override) -> Result<Vec<String>, Failure> {
         table = table.and_then(|table| table.get(&name)).and_then(Value::as_table);
         path.push(name);
     }
-    // This error is reported here, because the merge would only report that a job has no kind.
+    // This error is reported here, because the reader would only report that a job has no kind.
     if let [group @ ("jobs" | "backends"), name, _, ..] =
         path.iter().map(String::as_str).collect::<Vec<_>>().as_slice()
         && let Some(known) = merged.get(*group).and_then(Value::as_table)

@@ -1,18 +1,20 @@
-//! Checks the settings that name a file or folder in the project.
+//! Checks that no overnight job's output folder overlaps a path in the `[curator]` or `[lifecycle]`
+//! settings or in `Kind::paths` of a job. Runner uses the paths in settings as follows:
 //!
 //! | setting | operation |
 //! | --- | --- |
 //! | `overnight.output_dir` | moves the whole folder to `runs/` beside it and creates it again |
 //! | `curator.worker_dir` | creates, moves and removes files in the subfolders of the queue |
 //! | `dream.dreams`, `dream.ideas`, `dream.done`, `dream.specs` | writes or moves single files |
+//! | `sessions.folder` | writes single files |
 //! | `curator.ideas`, `curator.learnings` | adds single files |
 //! | `prompt.to`, `command.artifacts`, `lifecycle.steps`, `lifecycle.daydreams`, a `board` | writes only this file |
 //! | `overnight.queue`, `curator.vault_dir`, a `cycle`, `prompt.sources`, `dream.canonical` | reads only, or does not access the path |
 //! | `writes` | lets a child write this path |
 //!
 //! Runner moves only `overnight.output_dir` as a whole, so only this folder must be one that runner
-//! created. `runner_jobs::overnight::ownership` contains both checks: this module checks the path
-//! alone, and a run checks the folder's contents. This module must never access the disk.
+//! created. A run checks this with `runner_jobs::overnight::ownership`. This module must never
+//! access the disk.
 
 use std::collections::BTreeMap;
 
@@ -25,8 +27,8 @@ use super::finding::Fix;
 use super::job::{Job, OUTPUT};
 use super::reader::Reader;
 
-/// Refuses an output folder that overlaps the path of another setting, because that path would be
-/// moved together with the folder.
+/// Refuses an output folder that overlaps the path of another setting, because a night would move
+/// the other setting's files away.
 pub(super) fn check(
     jobs: &BTreeMap<String, Job>,
     curator: &Curator,

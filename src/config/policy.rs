@@ -1,8 +1,9 @@
 //! The settings shared by `[defaults]` and each job: the policy for scheduling and queueing the
 //! job, and the sandbox of its children.
 //!
-//! If a setting is missing, the value from the layer below applies. A missing setting must never
-//! weaken the sandbox, which is on by default. `"none"` removes a limit.
+//! A setting that a job does not set is taken from `[defaults]`, and one that `[defaults]` does not
+//! set either has a built-in default. A missing setting must never weaken the sandbox, which is on
+//! by default. `"none"` removes a limit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub(super) struct Defaults {
 pub struct SandboxSettings {
     /// Whether the sandbox is off (`sandbox = "off"`).
     pub off: bool,
-    /// The part of the network that children may use; `None` selects the default of the job's kind.
+    /// The part of the network that children may use. `None` allows all of it to a backend's child,
+    /// and nothing to the program of a command job.
     pub network: Option<Network>,
     /// Hidden paths that children may read, either absolute or relative to the home directory
     /// (`~/…`).

@@ -71,7 +71,7 @@ fn thousandths(part: f64) -> u16 {
     (part * 1000.0).round() as u16
 }
 
-/// Checks that the user's file defines the pool that the setting `key` names.
+/// Adds an error about `key` unless the user's file defines the pool `name`.
 pub(super) fn check_known(reader: &mut Reader<'_>, key: &str, name: &str) {
     let names = reader.names("pools");
     if !names.contains(&name) {

@@ -1,8 +1,9 @@
 //! Reads one configuration: converts each table to the type that declares it, and collects all
 //! errors.
 //!
-//! The reader replaces an invalid setting with its default, so that it can still check the others.
-//! It must never return a configuration in which it found an error.
+//! The reader replaces an invalid setting with its default, or removes a setting without a default,
+//! so that it can still check the others. It must never return a configuration in which it found an
+//! error.
 
 use runner_jobs::kinds::BadValue;
 use runner_text::nearest::nearest;
@@ -55,7 +56,7 @@ impl<'a> Reader<'a> {
         self.add(key.to_owned(), why.into(), Part::Value, None);
     }
 
-    /// Adds an error about a value that is a path that a run must never change.
+    /// Adds an error about a value that needs a particular fix.
     pub(super) fn forbidden(&mut self, key: &str, why: impl Into<Reason>, fix: Fix) {
         self.add(key.to_owned(), why.into(), Part::Value, Some(fix));
     }
@@ -71,7 +72,7 @@ impl<'a> Reader<'a> {
         written.into_iter().flat_map(Table::keys).map(String::as_str).collect()
     }
 
-    /// Checks that a table has an entry with this name, and otherwise adds an error about `key`.
+    /// Returns whether a table has an entry with this name. If not, adds an error about `key`.
     pub(super) fn exists(&mut self, key: &str, table: &str, name: &str) -> bool {
         let names = self.names(table);
         let there = names.contains(&name);
@@ -82,7 +83,7 @@ impl<'a> Reader<'a> {
         there
     }
 
-    /// Returns the names of the remaining entries of a table.
+    /// Returns the names of a table's entries, except invalid ones that have been removed.
     pub(super) fn entries(&self, table: &str) -> Vec<String> {
         let table = self.table.get(table).and_then(Value::as_table);
         table.into_iter().flat_map(Table::keys).cloned().collect()
@@ -106,7 +107,7 @@ impl<'a> Reader<'a> {
         self.read_with(path, |table| serde_path_to_error::deserialize(Value::Table(table)))
     }
 
-    /// Reads a table with `read`, and again without each value that `read` refuses.
+    /// Reads a table with `read`, and retries without each value that `read` refuses.
     pub(super) fn read_with<T>(
         &mut self,
         path: &[&str],
@@ -167,7 +168,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Suggests the nearest of several names.
+/// Returns text that suggests the nearest of several names, or an empty string if none is similar.
 pub fn did_you_mean<'n>(name: &str, names: impl IntoIterator<Item = &'n str>) -> String {
     nearest(name, names).map_or_else(String::new, |near| format!("; did you mean {near:?}?"))
 }

@@ -31,8 +31,8 @@ const FREE_NAMES: [&str; 2] = ["backends", "prices"];
 pub(super) struct Setting {
     /// The full name; `*` matches any name.
     pub(super) path: String,
-    /// The job kinds that have the setting. Empty if all kinds have it, or if it is not a job
-    /// setting.
+    /// The job kinds or backend types that have the setting. Empty if all have it, or if it is a
+    /// setting of neither.
     pub(super) kinds: Vec<&'static str>,
     /// The schema of the setting.
     pub(super) node: Value,
@@ -88,7 +88,7 @@ pub(super) fn job(kind: &str) -> Option<&'static Value> {
     Some(JOINED[at].get_or_init(|| joined(&SHAPES.jobs.common, &SHAPES.jobs.own[kind])))
 }
 
-/// Returns the schema of a backend of this type.
+/// Returns the schema of a backend of this type, or `None` if there is no such type.
 pub(super) fn backend(kind: &str) -> Option<&'static Value> {
     static JOINED: [OnceLock<Value>; TYPES.len()] = [const { OnceLock::new() }; TYPES.len()];
     let at = TYPES.iter().position(|name| *name == kind)?;
@@ -230,7 +230,7 @@ fn joined(common: &Value, own: &Value) -> Value {
     node
 }
 
-/// Returns the settings of a table, by name.
+/// Returns the schemas of a table's settings, by name.
 pub(super) fn properties(node: &Value) -> impl Iterator<Item = (&String, &Value)> {
     node["properties"].as_object().into_iter().flatten()
 }
@@ -239,7 +239,8 @@ fn properties_mut(node: &mut Value) -> impl Iterator<Item = (&String, &mut Value
     node.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten()
 }
 
-/// Returns the schema of an entry of a table.
+/// Returns the schema of the entry `name` of a table, or `None` if the table cannot have such an
+/// entry.
 pub(super) fn entry<'n>(node: &'n Value, name: &str) -> Option<&'n Value> {
     let own = node["properties"].get(name);
     own.or_else(|| node.get("additionalProperties").filter(|it| it.is_object()))
@@ -315,7 +316,7 @@ fn strip_texts(node: &mut Value) {
     }
 }
 
-/// Adapts a derived schema to TOML: removes null, replaces integer formats with limits, and turns a
+/// Adapts a derived schema to TOML: removes null, replaces number formats with limits, and turns a
 /// choice of constants into an `enum`.
 fn tidy(node: &mut Value) {
     let object = match node {
@@ -422,8 +423,7 @@ fn limits(node: &Value) -> String {
     }
 }
 
-/// Checks that `path` names a known setting or table. The error contains the full name of the
-/// nearest setting, if any is similar.
+/// Checks that `path` names a known setting or table.
 pub(super) fn known(path: &[String]) -> Result<(), UnknownSetting> {
     let mut node = whole();
     for (at, part) in path.iter().enumerate() {
@@ -450,9 +450,9 @@ pub(super) fn is_text<'p>(path: impl IntoIterator<Item = &'p str>) -> bool {
 /// A setting that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct UnknownSetting {
-    /// The setting that was probably meant.
+    /// The full name of the most similar setting, if any is similar.
     pub(super) near: Option<String>,
-    /// Lists the settings of the section.
+    /// A description that lists the section's settings.
     pub(super) there: String,
 }
 
@@ -482,7 +482,7 @@ pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     }
 }
 
-/// Reports whether a job's key determines how the job is started. The database stores such keys.
+/// Reports whether a job's key belongs to its policy, which the database stores.
 pub(super) fn is_policy(key: &str) -> bool {
     declares::<PolicyTable>(key)
 }
@@ -492,8 +492,8 @@ pub(super) fn is_shared(key: &str) -> bool {
     is_policy(key) || declares::<SandboxTable>(key)
 }
 
-/// Describes the jobs or backends that have a setting which others do not have. Returns `None` if
-/// no kind has the setting.
+/// Describes the kinds of jobs or types of backends that declare this setting themselves. Returns
+/// `None` if none does.
 pub(super) fn owners(path: &[String]) -> Option<String> {
     let (kinds, what) = match path {
         [jobs, _, _] if jobs == "jobs" => (&SHAPES.jobs, "jobs of kind"),

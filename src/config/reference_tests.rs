@@ -11,7 +11,7 @@ use super::reference::{Shapes, describe, is_shared, settings, shapes};
 const BEGIN: &str = "<!-- The reference begins here; a test writes it. -->\n";
 const END: &str = "<!-- The reference ends here. -->\n";
 
-/// Returns the table of all settings.
+/// Returns the reference. It lists a setting that `[defaults]` and jobs share only in `[defaults]`.
 fn table() -> String {
     let mut table =
         "| setting | value | default | meaning |\n| --- | --- | --- | --- |\n".to_owned();

@@ -12,7 +12,8 @@ use crate::ui::Failure;
 /// Applies `settings` to the table of `job` in `merged`, and adds their origin to `sources`.
 ///
 /// # Errors
-/// Returns a usage error that names the `--set` option.
+/// Returns a usage error that names the `--set` option if its key is malformed, if a single run
+/// cannot change the setting, or if the setting that contains it is not a table.
 pub(super) fn lay_over(
     merged: &mut Table,
     sources: &mut Sources,

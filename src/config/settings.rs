@@ -1,10 +1,11 @@
-//! Declares every setting once, as a typed field. The field's doc comment is the help text.
+//! Declares the settings, each as a typed field whose doc comment is the help text.
 //!
 //! The reader, the schema, the check for unknown keys and the reference are derived from these
-//! types (`reader.rs`, `reference.rs`). A table with two sets of settings is a [`Both`] and is read
-//! twice. The settings for backends are declared in `runner_backends`, and those for the
-//! lifecycle's files and each job kind in `runner_jobs`. The defaults are in `config/default.toml`,
-//! the lowest layer. The types and the tables' modules convert and check the values.
+//! types (`reader.rs`, `reference.rs`). A table with several sets of settings is a [`Both`] and is
+//! read once for each set. The settings for backends are declared in `runner_backends`, and those
+//! for the lifecycle's files and each job kind in `runner_jobs`. Most defaults are in
+//! `config/default.toml`, the first layer. The types and the tables' modules convert and check the
+//! values.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -70,7 +71,7 @@ pub struct Settings {
     serve: ServeTable,
     /// How long data is kept. This table is read only from the user's file.
     retention: RetentionTable,
-    /// The projects whose files count as accepted. This table is read only from the user's file.
+    /// The projects whose files are accepted. This table is read only from the user's file.
     trust: TrustTable,
     /// The fleets that this host may join, by name. This table is read only from the user's file.
     fleet: BTreeMap<String, FleetTable>,
@@ -130,7 +131,8 @@ pub struct ProjectTable {
 pub struct NightTable {
     /// The time at which the night opens, in its zone.
     pub at: Text<TimeOfDay>,
-    /// The maximum length of the night. Once it has elapsed, the report is written regardless.
+    /// The maximum length of the night. Once it has elapsed, the report is written even if a run is
+    /// unfinished.
     pub length: Text<Span>,
     /// The time zone for the night's schedule: an IANA name, or "system" for the host's zone.
     pub zone: Text<Zone>,
@@ -159,13 +161,13 @@ pub struct DaemonTable {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ServeTable {
-    /// Whether the daemon serves the API and, if `listen` is an address, the pages. Read only from the user's
-    /// file.
+    /// Whether the daemon serves the API and, if `listen` is an address, the pages. Read only from
+    /// the user's file.
     pub enabled: bool,
     /// The IP address and the port of the pages, or "none". Read only from the user's file.
     pub listen: Text<OrNone<ListenAddress>>,
-    /// Additional host names, with or without a port, under which the pages may be requested. Required if
-    /// other machines can reach the address. Read only from the user's file.
+    /// Additional host names, with or without a port, under which the pages may be requested.
+    /// Required if other machines can reach the address. Read only from the user's file.
     pub allowed_hosts: Vec<String>,
 }
 
@@ -189,16 +191,17 @@ pub struct RetentionTable {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrustTable {
-    /// Folders in which the files of every project count as accepted without `runner trust`. List
-    /// only folders whose repositories nobody else changes.
+    /// Folders in which the files of every project are accepted without `runner trust`. List only
+    /// folders whose repositories nobody else changes.
     pub paths: Vec<Text<OwnPath>>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FleetTable {
-    /// The address of the fleet's PostgreSQL database, such as "postgresql://runner@db.example/fleet",
-    /// or env:NAME. An address with a password must be in an environment variable.
+    /// The address of the fleet's PostgreSQL database, such as
+    /// "postgresql://runner@db.example/fleet", or env:NAME. An address with a password must be in
+    /// an environment variable.
     pub url: String,
     /// The tags of this host. A job runs only on hosts with all of its `fleet_tags`.
     #[serde(default)]
@@ -208,7 +211,8 @@ pub struct FleetTable {
     pub slots: Option<u32>,
     /// How long a claim lasts unless its host renews it. Default: 2m.
     pub lease: Option<Text<Span>>,
-    /// How long a host may go unseen, or the database unresponsive, before an alert is sent. Default: 1h.
+    /// How long a host may go unseen, or the database unresponsive, before an alert is sent.
+    /// Default: 1h.
     pub silent_after: Option<Text<Span>>,
     /// The combined limits of all hosts for one calendar day in UTC.
     #[serde(default)]
@@ -225,7 +229,7 @@ pub struct FleetTable {
 pub struct MemoryTable {
     /// Whether relevant notes are added to a prompt automatically. The hooks read this setting
     /// directly from runner.toml and config.toml.
-    #[allow(dead_code, reason = "the hooks read only this setting")]
+    #[allow(dead_code, reason = "only the hooks read this setting")]
     pub auto_recall: bool,
 }
 

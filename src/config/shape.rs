@@ -23,7 +23,7 @@ pub(super) struct Misfit {
     pub(super) fix: Option<Fix>,
 }
 
-/// Returns the errors in a configuration. The check stops at a key after [`MOST`] errors.
+/// Returns the errors in a configuration. No further key is checked after [`MOST`] errors.
 pub(super) fn misfits(table: &Table) -> Vec<Misfit> {
     let mut walk = Walk { path: Vec::new(), found: Vec::new() };
     walk.table(reference::whole(), table);
@@ -101,7 +101,7 @@ impl Walk {
     }
 }
 
-/// Reports whether the name of a job, a group, a channel or a pool is valid.
+/// Reports whether the name of a job, a group, a channel, a pool or a fleet is valid.
 pub(super) fn good_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_')
 }

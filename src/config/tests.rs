@@ -211,7 +211,7 @@ fn command_line_settings_override_one_job() {
 }
 
 #[test]
-fn invalid_settings_name_their_key() {
+fn set_errors_name_their_key() {
     for (key, value, why) in [
         ("max_idea", "3", "did you mean \"max_ideas\""),
         ("budget.cals", "3", "did you mean \"calls\""),

@@ -38,10 +38,6 @@ impl fmt::Display for TriggerSpec {
     }
 }
 
-/// Parses a trigger.
-///
-/// # Errors
-/// Returns a human-readable description of the error.
 fn trigger(text: &str) -> Result<TriggerSpec, String> {
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let rest = rest.trim();

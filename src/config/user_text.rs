@@ -13,7 +13,7 @@ use crate::ui::Failure;
 /// is no file.
 ///
 /// # Errors
-/// Returns the failure that `wrong` creates from the reason if the file cannot be read.
+/// If the file cannot be read, returns the failure that `wrong` creates from the reason.
 pub fn user_text(path: &Path, wrong: impl Fn(&str) -> Failure) -> Result<String, Failure> {
     match read_text_host(path, DOCUMENT) {
         Ok(text) => Ok(text.strip_prefix('\u{feff}').unwrap_or(&text).to_owned()),

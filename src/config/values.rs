@@ -76,7 +76,7 @@ macro_rules! or_word {
 or_word!(OrNone, "none");
 or_word!(OrUnlimited, "unlimited");
 
-/// A number, or "unlimited", which removes the cap of a lower layer.
+/// A number, or "unlimited", which removes the cap of an earlier layer.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
@@ -177,7 +177,7 @@ fn host_path(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a host name, using port 443 unless another one is given.
+/// Parses a host name and returns `host:port` in lower case, with port 443 unless one is given.
 fn host_name(text: &str) -> Result<String, String> {
     let wrong =
         || format!("{text:?} is not a host (like \"api.anthropic.com\" or \"localhost:8080\")");
@@ -201,7 +201,7 @@ fn rows_age(text: &str) -> Result<SignedDuration, String> {
     days(text, LEAST_ROWS)
 }
 
-/// Parses an age such as "90d", "8 days" or "12 weeks", in whole days, with a minimum of `least`.
+/// Parses an age of at least `least` days, such as "90d", "8 days" or "12 weeks".
 fn days(text: &str, least: i64) -> Result<SignedDuration, String> {
     let wrong = || format!("{text:?} is not a number of days (like \"90d\" or \"12 weeks\")");
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic() || c == ' ');

@@ -100,7 +100,7 @@ impl ResolvedSettings {
     /// `[defaults]`. Returns `None` if nothing is set.
     ///
     /// # Errors
-    /// Returns an error if there is no such key.
+    /// Returns an error if there is no such key, or no job, backend or other entry with its name.
     pub fn get(&self, key: &str) -> Result<Option<Value>, Failure> {
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
         let at = |path: &[String]| {
@@ -169,12 +169,12 @@ impl ResolvedSetting {
         joined(&self.path)
     }
 
-    /// Returns the name of the table that contains the entry.
+    /// Returns the name of the table that contains the setting.
     pub fn name_of_table(&self) -> String {
         joined(&self.path[..self.path.len() - 1])
     }
 
-    /// Returns the name within the table in TOML syntax.
+    /// Returns the setting's name within its table, in TOML syntax.
     pub fn own_name(&self) -> String {
         joined(&self.path[self.path.len() - 1..])
     }

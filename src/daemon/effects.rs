@@ -44,7 +44,7 @@ pub struct EffectRunner<'a> {
     troubles: BTreeSet<String>,
     /// Runs that were returned by a tick and have not been started yet.
     named: BTreeSet<RunId>,
-    /// Whether a failed tick or settlement may have requested runs without returning them.
+    /// Whether an error may have left requested runs that no process will start.
     strays: bool,
     /// The daily maintenance thread, until its result is collected.
     maintenance: Option<JoinHandle<Result<Vec<String>, Failure>>>,
@@ -79,7 +79,8 @@ impl<'a> EffectRunner<'a> {
         }
     }
 
-    /// Starts sending a message to `wake` whenever a fleet has work.
+    /// Starts sending a message to `wake` whenever a fleet has work. Does nothing in a build
+    /// without fleets.
     pub fn listen(&mut self, wake: &mpsc::Sender<()>) {
         #[cfg(feature = "fleet")]
         {
@@ -179,7 +180,7 @@ impl<'a> EffectRunner<'a> {
         let mut done = match tick::once(self.home, &mut self.store, &self.me, reread) {
             Ok(done) => done,
             Err(failure) if failure.is_damage() => return Err(failure),
-            // Errors such as a full disk may be resolved by the next tick.
+            // An error such as a full disk may be gone by the next tick.
             Err(failure) => {
                 self.strays = true;
                 TickResult { troubles: vec![failure.to_string()], ..TickResult::default() }
@@ -230,8 +231,8 @@ impl<'a> EffectRunner<'a> {
         tick::next(&self.store, self.home.wall()?)
     }
 
-    /// Returns the runs that were requested in this process's name but were not returned by any
-    /// tick. No other process starts them while this one is alive.
+    /// Returns the runs that were requested in this process's name but are neither started nor
+    /// about to be started. No other process starts them while this one is alive.
     fn strays(&self) -> Result<Vec<RunId>, Failure> {
         let stray = |row: &RunRow| {
             matches!(&row.state, RunState::Requested { starter, .. } if *starter == self.me)

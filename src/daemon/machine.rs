@@ -11,8 +11,8 @@
 //!
 //! Another TERM advances to the next stage immediately. The daemon ticks when something is due, on
 //! a client's request, on HUP, after a run ends, when a fleet has work, and after a clock jump. It
-//! also ticks every fifteen seconds to notice changes by other processes. This module must never
-//! perform I/O.
+//! also ticks at least every fifteen seconds to notice changes by other processes. This module must
+//! never perform I/O.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -257,7 +257,7 @@ impl Daemon {
         // If the next time is already due, this tick could not handle it, so the next regular tick
         // tries again.
         self.next = ticked.next.filter(|next| next.at > now.wall);
-        // The loop handles no other event before the tick's result, so these runs may still be
+        // The loop receives no signal between a tick and its result, so these runs may still be
         // started.
         effects.extend(ticked.start.iter().cloned().map(DaemonEffect::Spawn));
         let started: Vec<String> = ticked.start.iter().map(ToString::to_string).collect();

@@ -6,10 +6,10 @@
 //!                                                  └─────────────── resulting events ───────────────┘
 //! ```
 //!
-//! The daemon starts each run as a separate process, so a run survives if the daemon dies. The next
-//! tick of any process then settles the runs left behind by the daemon. The daemon shares the
-//! database with `runner tick` and host timers, so no occurrence is started twice. The state of a
-//! run must never exist only in the daemon's memory.
+//! The daemon starts each run as a separate process, so a run survives if the daemon dies. If the
+//! run then exits without being settled, the next tick of any process settles it. The daemon shares
+//! the database with `runner tick` and host timers, so no occurrence is started twice. A run's
+//! state must never exist only in the daemon's memory.
 
 pub mod client;
 mod effects;

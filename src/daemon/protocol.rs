@@ -22,14 +22,14 @@ pub const LONGEST: usize = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Request {
-    /// Returns the daemon's state.
+    /// Requests the daemon's state.
     Status {},
     /// Requests a tick. The reply follows when the tick is done.
     Tick {},
     Cancel {
         run: RunId,
     },
-    /// Streams the log of a run until the run is settled.
+    /// Requests a stream of the run's log until the run is settled.
     Follow {
         run: RunId,
         /// The offset in the log at which the stream starts.
@@ -43,7 +43,7 @@ pub enum Request {
 pub enum Reply {
     Status(DaemonStatus),
     Ticked {
-        /// The ids of the runs that the tick started.
+        /// The ids of the runs that the tick returned to be started.
         started: Vec<String>,
         /// Problems with individual runs, jobs or projects.
         troubles: Vec<String>,
@@ -70,7 +70,6 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Creates a reply that refuses a request.
     pub fn error(why: impl Into<String>) -> Self {
         Self::Error { why: why.into() }
     }

@@ -48,7 +48,7 @@ pub struct SocketRequest {
     pub reply: oneshot::Sender<Reply>,
 }
 
-/// The bound socket. Dropping it deletes the socket file.
+/// The listening socket. Dropping it deletes the socket file.
 #[derive(Debug)]
 pub struct Control {
     path: PathBuf,
@@ -126,7 +126,8 @@ async fn accept(home: Env, listener: UnixListener, questions: mpsc::Sender<Socke
 struct Client {
     home: Env,
     questions: mpsc::Sender<SocketRequest>,
-    /// Wakes the client that has waited longest for its next request, to make room for another one.
+    /// Wakes the client that has waited longest for its next request, so that it is disconnected in
+    /// favour of a new client.
     crowded: Arc<Notify>,
 }
 

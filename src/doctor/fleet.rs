@@ -16,7 +16,7 @@ pub fn findings(home: &Env) -> Vec<DoctorFinding> {
     }
     let fleets = match config::load(&home.stack(None)) {
         Ok(config) => config.fleets,
-        // Another check reports an invalid configuration.
+        // The checks of the projects report an invalid configuration.
         Err(_) => return Vec::new(),
     };
     let mut found = Vec::new();

@@ -18,19 +18,19 @@ const MOST: u64 = 32 << 20;
 /// The beginning of a block's first line.
 const BLOCK: &str = "<!-- ctx:";
 
-/// Runner's hooks found in a transcript.
+/// Runner's hooks as recorded in a transcript.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HookRows {
     /// Whether the host recorded that one of runner's hooks ran.
     pub ran: bool,
-    /// The slowest hook that finished: the host's event and its time in milliseconds.
+    /// The slowest hook that finished: the host's event and the hook's duration in milliseconds.
     pub slowest: Option<(String, u64)>,
     /// A hook that the host stopped at its time limit: the host's event and the limit in
     /// milliseconds.
     pub ended: Option<(String, u64)>,
     /// A hook that failed: the host's event and the first line of its error.
     pub failed: Option<(String, String)>,
-    /// The event whose text did not arrive in full.
+    /// The host's event at which a hook's text did not arrive in full.
     pub cut: Option<String>,
 }
 
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_was_cut_is_detected() {
+    fn truncated_text_is_detected() {
         let claude = |text: &str| {
             json!({"attachment": {"type": "hook_additional_context", "hookEvent": "SessionStart",
                 "content": [text]}})
@@ -203,7 +203,7 @@ mod tests {
             let found = rows(std::slice::from_ref(&row));
             assert_eq!((found.ran, found.cut.is_some()), (true, cut), "{row}");
         }
-        // Text written by a user or a model was not injected by a hook.
+        // A model's answer was not injected by a hook.
         let said = json!({"payload": {"role": "assistant", "content": [{"text": preview}]}});
         assert_eq!(rows(&[said]), HookRows::default());
     }

@@ -20,9 +20,9 @@ use crate::env::Env;
 use crate::hooks::scope;
 use crate::ui::Failure;
 
-/// Times above which a finding is reported: for opening the store and rendering a block and, in
-/// milliseconds, for a whole hook as measured by the host.
+/// Maximum time to open the store and render a block. A longer time is reported.
 const SLOW: Duration = Duration::from_millis(200);
+/// Maximum duration of a hook in milliseconds, as measured by the host. A longer one is reported.
 const SLOW_HOOK: u64 = 500;
 /// Maximum folder depth below the transcripts folder.
 const DEPTH: usize = 4;

@@ -1,4 +1,4 @@
-//! Finds problems that keep nights from running, each with the command that fixes it.
+//! Finds problems that keep jobs from running, and the commands that fix them.
 //!
 //! The doctor changes nothing. A check that cannot be completed is itself a finding. Every
 //! check is a plain function that returns findings. A fix is a command that can be pasted into a

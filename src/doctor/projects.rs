@@ -23,7 +23,7 @@ use crate::ui::{Failure, show};
 const CHECKED: SignedDuration = SignedDuration::from_hours(72);
 /// How long a scheduled job may go without a success before it is reported.
 const SUCCESS: SignedDuration = SignedDuration::from_hours(24 * 7);
-/// Number of most recent runs to examine.
+/// Number of a job's most recent runs to examine.
 const BACK: u32 = 200;
 
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
@@ -111,12 +111,9 @@ fn path_entry(known: &Project) -> Option<DoctorFinding> {
     let entry = entries.find(|entry| is_inside(entry, &known.path))?;
     let what = format!(
         "PATH contains {entry:?}, which points into a project: an agent could put programs there; \
-             runner looks for its programs elsewhere"
+             runner looks for its programs elsewhere; remove that folder from PATH before you run setup again"
     );
-    Some(
-        DoctorFinding::warning(root, what)
-            .hint("remove that folder from PATH, then: runner setup --apply"),
-    )
+    Some(DoctorFinding::warning(root, what).hint("runner setup --apply"))
 }
 
 /// Reports the failure markers of the project's jobs.
@@ -144,7 +141,7 @@ fn failure_markers(here: &LoadedProject, known: &Project) -> Vec<DoctorFinding> 
     found
 }
 
-/// Reports the contract locks that are not held by any runner process.
+/// Reports the contract locks that another program holds, or that no process seems to hold.
 fn stale_locks(
     here: &LoadedProject,
     store: &Store,

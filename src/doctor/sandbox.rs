@@ -78,15 +78,14 @@ pub fn note(home: &Env) {
     }
     let note = ProbeNote {
         depends_on: depends_on(),
-        // The probe is run again, because the result cached in a daemon's process may be out of
-        // date.
+        // The result cached in this process is not used, because it may be out of date in a daemon.
         found: sandbox::probe_now(),
     };
     let text = serde_json::to_string(&note).expect("a note has string keys only");
-    let _said_by_other_writes = write_atomic(&home.sandbox_note(), text.as_bytes(), 0o600);
+    let _not_stored = write_atomic(&home.sandbox_note(), text.as_bytes(), 0o600);
 }
 
-/// Describes the sandbox that is available here.
+/// Describes the sandbox that is available on this host.
 ///
 /// # Errors
 /// Returns an error with the fix if no sandbox is available.

@@ -44,7 +44,8 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Checks that the installed files exist and have the contents that this program would write.
+/// Checks that a scheduler's files, links and crontab lines are those that this program would
+/// install, and that systemd or cron is active.
 fn whole(
     home: &Env,
     record: &SetupRecord,

@@ -1,8 +1,8 @@
-//! Publishes, in a run on the home host, the results of a run on another host.
+//! Publishes, in a run on the home host, the result of the run that worked on a claim.
 //!
 //! A special kind replaces the job's own. It calls no model and starts no program. It stages the
 //! delivered files through the run's scope, which allows only paths that the job may write. A file
-//! is written only if its contents on the home host are still those that the other host started
+//! is written only if its contents on the home host are still those that the claim's run started
 //! from.
 
 use std::path::PathBuf;
@@ -36,7 +36,7 @@ pub fn replace_kind(
     Ok(())
 }
 
-/// A kind that publishes another host's result instead of doing the job's work.
+/// A kind that publishes a claim's result instead of doing the job's work.
 #[derive(Clone, Debug)]
 struct AppliedResult {
     inner: Box<dyn Kind>,

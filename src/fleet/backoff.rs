@@ -16,7 +16,7 @@ use crate::ui::Failure;
 /// The wait after the first failure. Each further failure doubles the wait.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// The minimum to which a short lease can reduce the longest wait.
+/// The lower limit of the longest wait, which a short lease reduces.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 /// The longest wait.
@@ -71,15 +71,15 @@ pub fn note(home: &Env, (fleet, lease): (&str, Duration), why: &str) -> Result<(
         .map_err(|error| Failure::cannot_write(error.to_string()))
 }
 
-/// Returns the wait after this number of earlier consecutive failures. A finished result must be
-/// delivered within its lease, so the wait is at most a sixth of the lease, which the settings limit to at least ten
-/// seconds.
+/// Returns the wait after this number of earlier consecutive failures. A result must be delivered
+/// within its claim's lease, so the wait is at most a sixth of the lease, or [`SHORTEST`] if the
+/// lease is very short.
 fn wait(failures: u32, lease: Duration) -> Duration {
     let longest = LONGEST.min(lease / 6).max(SHORTEST);
     FIRST.saturating_mul(1 << failures.min(10)).min(longest)
 }
 
-/// Forgets the failures of a database that responded.
+/// Removes the record of failures after the database has responded.
 pub fn clear(home: &Env, fleet: &str) -> Result<(), Failure> {
     let path = path(home, fleet);
     match fs::remove_file(&path) {

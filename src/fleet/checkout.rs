@@ -1,4 +1,4 @@
-//! Populates a copy of another host's project, in which the work for a claim is done.
+//! Populates a copy of a project, in which a run works on a claim.
 //!
 //! Nothing in the copy can start a program while the copy is being made: git has no hooks, filters
 //! or settings here. Only a fetch, which must be from an address that this host allows, uses the
@@ -26,7 +26,7 @@ use crate::env;
 use crate::project::identity;
 use crate::ui::Failure;
 
-/// Populates a claim's empty folder with the project as described by its source.
+/// Populates a claim's empty folder from the claim's description of the project.
 pub fn prepare(
     database: &mut Postgres,
     settings: &Fleet,

@@ -1,4 +1,4 @@
-//! The folders for the copies in which claims are worked on, one per claim.
+//! Creates and removes the copies of projects in which runs work on claims, one folder per claim.
 //!
 //! ```text
 //! make ──> maker recorded ──> folder ──> run ──settled and reported──> sweep removes it

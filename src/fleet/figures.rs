@@ -5,8 +5,8 @@
 //! tick ──Postgres::check_in──> file ──> status, metrics, pages, alerts
 //! ```
 //!
-//! Commands and pages that show the figures read nothing but this file, and show its age. This
-//! module must never connect to a database.
+//! Commands and pages that show the figures read only these files, and show the age of the figures.
+//! This module must never connect to a database.
 
 use std::collections::BTreeMap;
 
@@ -233,7 +233,8 @@ mod joined {
         }
     }
 
-    /// Returns a fleet's silent hosts, and its database if that has not responded for too long.
+    /// Returns a fleet's silent hosts, and its database if the database has not responded for too
+    /// long. Returns `None` if neither is silent.
     pub fn silence(home: &Env, fleet: &str, now: Timestamp) -> Option<SilentFleet> {
         of_figures(&read(home, fleet)?, backoff::failures(home, fleet), now)
     }
@@ -345,7 +346,7 @@ mod tests {
         assert!(silent.why.starts_with("the host other of the fleet night was last seen"));
         let seen = figures(HOUR, HostState::Active);
         assert_eq!(joined::of_figures(&seen, 99, at(101 * HOUR)), None);
-        // The machine slept, and has only just begun to try to connect.
+        // The machine has just woken up, and only one connection has failed.
         assert_eq!(joined::of_figures(&seen, 1, at(101 * HOUR + 1_000)), None);
         let lost = joined::of_figures(&seen, 10, at(102 * HOUR)).unwrap();
         assert_eq!(lost.since, at(101 * HOUR));

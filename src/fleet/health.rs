@@ -8,13 +8,13 @@ use crate::config::Fleet;
 use crate::env::Env;
 use crate::ui::Failure;
 
-/// Largest difference between two clocks, in milliseconds, that is not reported.
+/// Largest unreported difference between the host's and the database's clocks, in milliseconds.
 const CLOCK_OFFSET: i64 = 30_000;
 
 /// The state of a fleet's database, and its problems.
 #[derive(Debug)]
 pub struct FleetHealth {
-    /// The PostgreSQL version and the database, without a password.
+    /// The PostgreSQL version, and the database's name and address.
     pub database: String,
     pub snapshot: Snapshot,
     pub problems: Vec<String>,
@@ -39,7 +39,7 @@ pub fn of(home: &Env, settings: &Fleet) -> Result<FleetHealth, Failure> {
     let ahead = home.wall()?.as_millisecond() - facts.now;
     if ahead.abs() > CLOCK_OFFSET {
         problems.push(format!(
-            "the clock of this host differs from the database's by {} s; decisions use the database's",
+            "this host's clock differs from the database's by {} s; the database's clock decides",
             ahead / 1000
         ));
     }

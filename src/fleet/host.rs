@@ -40,7 +40,7 @@ use crate::ui::Failure;
 /// Maximum age of a note whose run is still reported to the fleet.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24 * 30);
 
-/// Number of lost claims after which an occurrence is considered lost.
+/// Number of lost claims after which an occurrence is settled as lost.
 const MOST_LOST: u32 = 3;
 
 /// Time in milliseconds before a host may again claim an occurrence that it could not start.
@@ -65,7 +65,7 @@ pub fn step(
         let due = by_fleet.remove(&member.fleet).unwrap_or_default();
         let fleet = member.fleet.clone();
         if let Some(why) = backoff::reason(home, &fleet) {
-            // The fleet's due runs wait for the next attempt to connect.
+            // The fleet's due runs wait until the next attempt to connect.
             step.troubles.push(format!("fleet {fleet}: {why}"));
             continue;
         }

@@ -167,10 +167,10 @@ impl LeaseKeeper {
     }
 }
 
-/// The role of a run in a fleet, which determines when the run may commit.
+/// A run's role in a fleet, which determines when the run may commit.
 #[derive(Debug)]
 enum CheckedNote {
-    /// The run works on a claim in a copy of the project. It may commit while it holds the claim.
+    /// The run works on a claim in a copy of the project. It may commit while the claim is valid.
     Worker(ClaimNote),
     /// The run publishes a result on the home host. It may commit while no other result has
     /// replaced that result.
@@ -178,7 +178,7 @@ enum CheckedNote {
 }
 
 impl CheckedNote {
-    /// Returns the note of a run, if it has one.
+    /// Returns a run's note, or `None` if the run has neither a claim nor a result.
     fn of(store: &Store, run: &RunId) -> Result<Option<Self>, Failure> {
         let broken = |error: serde_json::Error| {
             Failure::internal(format!("the claim or the result of run {run}: {error}"))

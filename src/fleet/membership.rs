@@ -83,7 +83,7 @@ impl Membership {
         worker(&self.host)
     }
 
-    /// Returns the host as recorded in the fleet's database.
+    /// Returns the host's row for the fleet's database.
     pub fn info(&self, settings: &Fleet) -> HostInfo {
         HostInfo {
             host: self.host.clone(),

@@ -5,8 +5,8 @@
 //! any member: claim ──> run in a copy of the project ──> deliver
 //! ```
 //!
-//! A tick calls [`step`] after its local work. Without the `fleet` feature, runs of such jobs are
-//! deferred. This module must never start a run's process; the caller starts the returned runs.
+//! A tick calls [`step`] after its local work. Without the `fleet` feature, the runs of shared jobs
+//! are deferred. This module must never start a run's process; the caller starts the returned runs.
 
 #[cfg(feature = "fleet")]
 mod apply;
@@ -55,8 +55,8 @@ pub struct FleetStep {
     pub start: Vec<RunId>,
     /// Problems that did not prevent the rest of the tick.
     pub troubles: Vec<String>,
-    /// The fleets with silent hosts or a silent database. `None` on a machine that has never joined
-    /// a fleet.
+    /// The fleets with silent hosts or a silent database. `None` if the build does not support
+    /// fleets, or if this machine has never joined a fleet and no run is waiting for one.
     pub silent: Option<Vec<SilentFleet>>,
 }
 
@@ -107,8 +107,7 @@ pub const ABSENT: (&str, &str) =
     ("this build of runner does not support fleets", "cargo build --release --features fleet");
 
 /// Removes the rows that were settled more than `age` ago from the databases of the fleets that
-/// this host has joined. Returns any problems. On a host without a fleet, this only reads one
-/// folder.
+/// this host has joined. Returns any problems. On a host without a fleet, reads only one folder.
 pub fn prune(home: &Env, age: SignedDuration) -> Vec<String> {
     #[cfg(feature = "fleet")]
     return membership::prune(home, age);

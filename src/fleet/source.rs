@@ -1,6 +1,5 @@
-//! Describes a project as another host needs it: the current commit with its history, from a remote
-//! or as a pack, and the files in the work tree that differ from the commit or that the job itself
-//! wrote.
+//! Describes a project for another host: the current commit with its history, from a remote or as a
+//! pack, and the files in the work tree that differ from the commit or that the job publishes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,9 +65,9 @@ pub enum FileKind {
     Link,
 }
 
-/// Reports whether the target of a link at `path` stays inside the project, no matter where other
-/// links lead: the target may contain `..` only at its beginning, must not leave the project, and
-/// must not continue with `.git`.
+/// Reports whether the target of a link at `path` is inside the project, no matter where other
+/// links point. The target may contain `..` only at its beginning, and the first other component
+/// must not be `.git`.
 pub fn stays_inside(path: &str, target: &str) -> bool {
     let mut depth = path.matches('/').count();
     let mut rest = target;
@@ -85,7 +84,7 @@ pub fn stays_inside(path: &str, target: &str) -> bool {
 /// Reports whether a host's settings allow fetching from an address. An allowed address ending in
 /// `/`, or of the form `USER@HOST:`, also allows every address that starts with it.
 pub fn allows(remotes: &[String], address: &str) -> bool {
-    // With `..` or `%`, an address can lead outside its allowed prefix.
+    // With `..` or `%`, an address can point outside its allowed prefix.
     let is_plain = !address.contains("..") && !address.contains('%');
     let is_below = |allowed: &str| {
         let is_short = allowed.ends_with(':') && !allowed.contains('/');
@@ -94,8 +93,8 @@ pub fn allows(remotes: &[String], address: &str) -> bool {
     is_plain && remotes.iter().any(|allowed| address == allowed || is_below(allowed))
 }
 
-/// Returns an allowed remote that has the commit according to the last fetch or push, or `None` if
-/// there is no such remote.
+/// Returns an allowed remote that had the commit at the last fetch or push, or `None` if there is
+/// no such remote.
 fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<History>, GitError> {
     if remotes.is_empty() {
         return Ok(None);
@@ -120,8 +119,8 @@ fn remote_with(git: &Git, remotes: &[String], commit: &str) -> Result<Option<His
     Ok(None)
 }
 
-/// Stores the project in the fleet's database, except for anything that an allowed remote already
-/// has.
+/// Stores the project in the fleet's database, and returns its description. The commit's history is
+/// not stored if an allowed remote has the commit.
 pub fn store(
     database: &mut Postgres,
     remotes: &[String],
@@ -174,12 +173,11 @@ pub fn store(
     Ok(Source { commit, history, files, exclude })
 }
 
-/// Reads a file in the work tree, or the target of a link. Returns `None` if the path does not
-/// exist.
+/// Reads a file, or a link's target, in the work tree. Returns `None` if the path does not exist.
 fn read_file(root: &Path, path: &str) -> Result<Option<(FileKind, Vec<u8>)>, Failure> {
     let at = root.join(path);
     let unreadable = |error: std::io::Error| Failure::unreadable(&at, error);
-    // A link in place of a folder is refused, because the path would lead elsewhere.
+    // A link in place of a folder is refused, because the path would point elsewhere.
     let parent = Path::new(path).parent().unwrap_or(Path::new(""));
     match beneath(root, parent) {
         Err(error) if is_absent(&error) => return Ok(None),

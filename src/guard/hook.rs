@@ -1,5 +1,5 @@
 //! The `runner guard hook` command: decides whether a tool that an agent is about to use would
-//! write outside its scope.
+//! write outside the job's scope.
 //!
 //! ```text
 //! payload ──parse──> tool ─┬─ known to write nothing ─────────────────────────────> silence
@@ -43,7 +43,7 @@ pub struct WriteBounds {
     pub reads: Vec<String>,
     /// The folder that `~` and `$HOME` refer to.
     pub home: Option<PathBuf>,
-    /// The project, if its jobs get a private git directory and may commit.
+    /// The project, if the job may commit to its private git directory.
     pub commits: Option<PathBuf>,
     /// The project, if the job's files in it must stay out of git's history.
     pub private: Option<Git>,
@@ -65,7 +65,7 @@ pub fn read(input: impl Read) -> io::Result<Vec<u8>> {
 /// Checks that an agent may use the tool that a payload describes.
 ///
 /// # Errors
-/// Returns an error with the reason, written for the model, if the tool must not be used.
+/// Returns the reason, written for the model, if the tool must not be used.
 pub fn judge(payload: &[u8], bounds: &WriteBounds) -> Result<(), String> {
     let payload: Value = serde_json::from_slice(payload)
         .map_err(|error| format!("the payload is not JSON: {error}"))?;
@@ -110,7 +110,7 @@ impl WriteBounds {
     /// Checks that `path`, resolved against `cwd`, may be written.
     ///
     /// # Errors
-    /// Returns an error with the reason if it may not.
+    /// Returns the reason if the path must not be written.
     pub fn allow(&self, cwd: &Path, path: &str) -> Result<(), String> {
         self.inside(&real_path(cwd, path)?)
     }
@@ -221,7 +221,8 @@ fn unfollowed(cwd: &Path, path: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// Returns whether `path` is `above` or beneath it. Ignores case, because some file systems do.
+/// Returns whether `path` equals `above` or is below it. Ignores case, because some file systems
+/// do.
 fn beneath(path: &Path, above: &Path) -> bool {
     let fold = |path: &Path| PathBuf::from(path.to_string_lossy().to_lowercase());
     fold(path).starts_with(fold(above))

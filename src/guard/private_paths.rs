@@ -149,7 +149,7 @@ const IN_HOME: &[&str] = &[
     ".node_repl_history",
 ];
 
-/// Agent logins. A backend's own agent can read and write its login.
+/// The agents' logins. The agent that a backend runs can read and write its own login.
 const LOGINS: [&str; 2] = [".claude/.credentials.json", ".codex/auth.json"];
 
 /// The folders from which private paths are determined.
@@ -192,7 +192,7 @@ impl PrivateFolders<'_> {
         let logins = LOGINS.iter().filter_map(|path| Some(self.home?.join(path)));
         let logins = logins.filter(|path| fs::symlink_metadata(path).is_ok_and(|it| it.is_file()));
         all.extend(logins.filter_map(|path| fs::canonicalize(path).ok()));
-        // A link to a folder above the home folder would hide everything.
+        // Hiding the home folder or a folder above it would hide everything.
         all.retain(|path| !self.home.is_some_and(|home| home.starts_with(path)));
         all.sort();
         // A path below another one is hidden with it.

@@ -31,7 +31,7 @@ pub fn commits(works: Works<'_>) -> bool {
 }
 
 /// Returns the paths in the project that a process with this `writes` setting may write, and the
-/// exceptions below these paths.
+/// paths below them that it must not write.
 pub fn working(
     root: &Path,
     writes: Option<&[String]>,
@@ -77,7 +77,7 @@ pub fn steering(root: &Path, config: &Config) -> Vec<PathBuf> {
 /// determines what jobs do.
 ///
 /// # Errors
-/// Returns an error if the job would do so, in which case the setting must name another file.
+/// Returns an error that names the target and the setting to change.
 pub fn check_targets(root: &Path, spec: &JobSpec, config: &Config) -> Result<(), Failure> {
     let Some((key, targets)) = spec.kind.unchecked_targets() else {
         return Ok(());
@@ -123,8 +123,8 @@ pub fn own(root: &Path, config: &Config) -> Vec<PathBuf> {
         .collect()
 }
 
-/// Returns the paths that a job may write, directly or through runner, and the exceptions below
-/// these paths.
+/// Returns the paths that a job may write, directly or through runner, and the paths below them
+/// that it must not write.
 pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let kind = &spec.kind;
     let publishes = |paths: Vec<String>| paths.into_iter().map(|path| published(root, &path));
@@ -139,8 +139,8 @@ pub fn of_job(root: &Path, spec: &JobSpec, config: &Config) -> (Vec<PathBuf>, Ve
     }
 }
 
-/// Returns the path at which a file is published. The date is not known before the night, so
-/// `{date}` matches any name in the file's folder.
+/// Returns the path at which a file is published. If the name contains `{date}`, returns the file's
+/// folder, because the date is not known before the night.
 fn published(root: &Path, path: &str) -> PathBuf {
     let to = root.join(path);
     match path.contains("{date}") {

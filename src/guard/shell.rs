@@ -7,11 +7,12 @@
 //! ```
 //!
 //! The result is a hint, not a sandbox: a program's command line does not reveal everything it
-//! does. It covers redirections and the arguments of common programs that write. Anything that
-//! cannot be known (a variable, a program whose name the shell computes) is reported as unknown. A
-//! line that cannot be parsed is an error, and so is a program whose effect cannot be determined
-//! (inline code, commands piped to a shell). A relative path is resolved against every folder that
-//! the line may be in by then: the one in which it started, and every folder to which it changed.
+//! does. The scan covers redirections and the arguments of common programs that write. Anything
+//! that cannot be known (a variable, a program whose name the shell computes) is reported as
+//! unknown. A line that cannot be parsed is an error, and so is a program whose effect cannot be
+//! determined (inline code, commands piped to a shell). A relative path is resolved against every
+//! folder in which the command may run: the one in which the line starts, and every folder to which
+//! it changes.
 
 mod git;
 mod programs;
@@ -26,7 +27,7 @@ const LONGEST: usize = 128 * 1024;
 const DEEPEST: usize = 4;
 /// Maximum number of folders that a line may be in, including the one where it starts.
 const MOST_FOLDERS: usize = 8;
-/// Represents a folder that only the shell knows.
+/// The name of a folder that only the shell knows.
 const UNKNOWN: &str = "$";
 
 /// The effect that a command would have on a path.
@@ -90,7 +91,7 @@ impl ShellScan {
         for token in tokens(line)?.into_iter().chain([Token::End { pipe: false }]) {
             match token {
                 Token::Word(word) => match target.take() {
-                    // `2>&1` duplicates a descriptor and does not write to a new file.
+                    // `2>&1` duplicates a descriptor and writes no file.
                     Some(true) if word.text.trim_end_matches('-').parse::<u32>().is_ok() => {}
                     Some(true) if word.text == "-" => {}
                     Some(_) => self.place(ShellAction::Write, &word),

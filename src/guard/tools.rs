@@ -73,7 +73,7 @@ const PATHS: [&str; 19] = [
 /// Keys whose values are commands or code to run.
 const RUNS: [&str; 9] =
     ["command", "commands", "cmd", "script", "code", "shell", "exec", "program", "argv"];
-/// Keys whose values are text, even if a value looks like a path.
+/// Keys whose values are text, even if they look like paths.
 const TEXTS: [&str; 12] = [
     "content",
     "contents",
@@ -183,7 +183,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn input_without_a_path_is_refused() {
+    fn tools_that_write_must_name_paths() {
         let wanted: [(&str, Value, &[&str]); 5] = [
             ("Write", json!({"file_path": "a", "content": "/* x */"}), &["a"]),
             ("mcp__f__w", json!({"path": "a", "content": "/* x */"}), &["a"]),

@@ -1,9 +1,10 @@
 //! The memory's hooks, which an agent's program calls during a session.
 //!
-//! A hook delays every prompt, so it does not load the configuration, opens only one database, and
-//! starts no runtime. Only the session-end hook may start another process, which analyzes the
-//! session. A hook always prints valid JSON, and its exit code is 0 unless the store is damaged. In
-//! a run started by runner, a hook does nothing, which keeps runner's own output out of the memory.
+//! A hook delays every prompt, so it does not load the configuration, opens only the memory store,
+//! and starts no runtime. Only the session-end hook also reads the database, and may start another
+//! process, which analyzes the session. A hook always prints valid JSON, and its exit code is 0
+//! unless the store is damaged. In a run started by runner, a hook does nothing, which keeps
+//! runner's own output out of the memory.
 
 pub mod scope;
 
@@ -211,7 +212,7 @@ fn work(call: &HookCall) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the session analysis results for the last session in a project, if there are any.
+/// Returns the results of analyzing a project's last session, if there are any.
 fn last_session(home: &env::Env, root: Option<&Path>) -> Option<String> {
     let root = root?;
     resume_packet(root, &home.cache_folder(&project::id_at(root)?))

@@ -1,7 +1,7 @@
 //! Metrics in the Prometheus text format, as a function of a [`Snapshot`].
 //!
 //! The number of metrics grows with the number of jobs, never with the number of runs. This module
-//! must never read the database, a file or a clock, and must never rename a metric from one release
+//! must never read the database, a file or a clock. A metric must never be renamed from one release
 //! to the next.
 
 mod encode;

@@ -1,5 +1,5 @@
-//! Identifies a folder that is not recorded in the database: by its own id, or else by the id with
-//! which its `runner.toml` was created.
+//! Identifies a folder that is not recorded in the database: by its own id, or else by the id in
+//! its `runner.toml`.
 //!
 //! The id of a registered folder is in the database, which no child can write. The ids that this
 //! module reads are only hints, for a folder that was moved, cloned or restored, or whose database
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(
             git_dir(root),
             Some(root.join("../main/.git/worktrees/w")),
-            "the path is not relative to the worktree"
+            "the path must be relative to the worktree"
         );
         let said = why(root);
         assert!(said.contains("no longer at "), "{said}");

@@ -52,7 +52,7 @@ pub struct Projection {
     /// The curator's folder; the default folder in a projection written by an earlier build.
     #[serde(default = "curator_folder")]
     pub worker_dir: String,
-    /// Failure marker folders, relative to the project. Most projects have none.
+    /// The folders for failure markers, relative to the project.
     folders: Vec<PathBuf>,
     /// Path of each job's failure marker, relative to the project, ordered by job name. The list is
     /// parsed only if one of the folders exists.

@@ -1,20 +1,24 @@
 //! Compares a folder with the database's record of it.
 //!
 //! ```text
-//!  the folder's id is   at its own path                 at another path, and there is
-//!  unknown              new (recloned, if the path      ─
-//!                       is known by another id)
-//!  known                known, replaced (another inode; the same inode: the same folder, by another name
-//!                       recloned, where the database's was
-//!                       a clone's own and this is a seed)
-//!                                                       nothing, no project, or one with another id: moved
-//!                                                       one with this id: copied or cloned
-//!                                                       something that cannot be examined: unsure
-//!  a row alone          known, replaced, recloned, vanished, emptied, unreadable, overtaken
+//! the id is not recorded
+//!   the path is not recorded                new
+//!   the path is recorded with another id    recloned (new, if the folder has its own id)
+//! the id is recorded at the same path
+//!   for this folder                         known
+//!   for another folder                      replaced (recloned, if only that clone had its own id)
+//! the id is recorded at another path
+//!   this folder is at that path too         known (an alias)
+//!   for this folder                         moved
+//!   no project or another id is there       moved
+//!   a project with the same id is there     copied, cloned, moved or recloned
+//!   that path cannot be examined            unsure
+//! only the record is examined               known, replaced, recloned, vanished, emptied,
+//!                                           unreadable or overtaken
 //! ```
 //!
-//! The folder recorded in the database at its path, by device, inode and creation time, is the
-//! project regardless of its contents: a child can write to the folder, but not to the database.
+//! A folder whose device, inode and creation time match the record is the project, regardless of
+//! the folder's contents: a child can write to the folder, but not to the database.
 //!
 //! [`judge`] is pure; [`inspect_path`] only reads. This module changes nothing.
 
@@ -45,8 +49,8 @@ pub struct KnownProject {
     pub path: PathBuf,
     /// The identity of the folder that was registered.
     pub node: Node,
-    /// The id, if it is known to be the clone's own and not only a seed. The own id prevents
-    /// another clone from being mistaken for this one.
+    /// The id, if it is known to be the clone's own and not only a seed. A clone's own id prevents
+    /// another clone from being mistaken for it.
     pub own: Option<ProjectId>,
     pub seen: PathOccupant,
 }
@@ -83,8 +87,8 @@ pub enum Registration {
     },
     /// A different folder with the same id at the same path, after a restore or a new clone.
     Replaced,
-    /// A new clone without its own id, at a path where the database records a project with its own
-    /// id.
+    /// A clone without its own id, at a path where the database records a different project or
+    /// clone.
     Recloned {
         /// The project recorded in the database.
         was: ProjectId,
@@ -182,7 +186,7 @@ fn judge_row(known: &KnownProject) -> Registration {
 }
 
 impl Registration {
-    /// Returns the state as one word, for scripts.
+    /// Returns the state's name, for scripts.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::New => "new",
@@ -262,8 +266,8 @@ impl Registration {
 /// Determines the state of `path` with regard to `id`; `id_of` reads a folder's id and reports
 /// whether it is the folder's own.
 ///
-/// `recorded` is the folder recorded in the database under this id. The id is considered to be the
-/// own id of this folder, regardless of the result of `id_of`.
+/// `recorded` is the folder recorded in the database under this id. The id is considered to be that
+/// folder's own, regardless of the result of `id_of`.
 pub fn inspect_path(
     path: &Path,
     id: &ProjectId,
@@ -311,7 +315,7 @@ mod tests {
 
     /// Checks every state of the known path against every folder that can be found elsewhere.
     #[test]
-    fn every_combination_has_the_expected_judgement() {
+    fn every_combination_is_judged_as_expected() {
         let old = PathBuf::from("/old");
         let is = |node, same_id| PathOccupant::Project { node, same_id, own: true };
         let no = || PathOccupant::Unreadable("no".to_owned());
@@ -363,8 +367,8 @@ mod tests {
                 let standing = judge(Some(&known), Some(&found)).as_str();
                 let expected = if expected == cloned { "recloned" } else { expected };
                 assert_eq!(standing, expected, "{seen:?}, {node:?}, own {own}");
-                // A folder found at the known path is judged as present, regardless of the earlier
-                // inspection.
+                // A folder found at the known path is judged by its own identity, regardless of the
+                // earlier inspection.
                 found.path.clone_from(&old);
                 let expected = if node.is(&ONE) { "known" } else { "replaced" };
                 assert_eq!(judge(Some(&known), Some(&found)).as_str(), expected);

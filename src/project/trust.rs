@@ -129,10 +129,10 @@ fn different(
     keys.filter(|key| now.get(*key) != before.get(*key)).cloned().collect()
 }
 
-/// Compares the project's files with those that the user last accepted. All files of a project
-/// located below one of the user's `[trust] paths`, or of a copy of another host's project, are
-/// considered accepted, except in a process started by a run, because the run itself may have added
-/// the folder to that setting.
+/// Compares the project's files with those that the user last accepted. The files of a project
+/// below one of the user's `[trust] paths`, and those of a copy for a fleet's claim, are considered
+/// accepted. This does not apply in a process started by a run, because the run itself may have
+/// added the folder to the setting.
 pub(super) fn inspect(
     home: &Env,
     store: Option<&Store>,
@@ -142,7 +142,7 @@ pub(super) fn inspect(
     let folders = config.trusted.iter().map(|path| home.expanded(path));
     let folders: Vec<PathBuf> = folders.collect::<Result<_, _>>()?;
     let (now, instructions) = current(root, config, home.wall()?);
-    // The home host only offers files that the user has accepted there.
+    // The home host offers only files that the user has accepted there.
     let copied = is_copy(home, root);
     if !in_run() && (copied || folders.iter().any(|folder| is_below(root, folder))) {
         return Ok(Trust { known: false, ..Trust::accepted(now, instructions) });
@@ -339,8 +339,8 @@ impl LoadedProject {
 }
 
 /// Calls `change`, which changes a project's `runner.toml` on the user's behalf and returns its
-/// result with the file's new contents. If all settings were accepted before, and no other file has
-/// changed, the new contents are accepted, except in a process started by a run.
+/// result with the file's new contents. Accepts the new contents if all settings were accepted
+/// before, no other known file has changed, and no run started this process.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_affect_jobs_with_other_digests() {
+    fn changes_affect_jobs_whose_digests_differ() {
         let before = record(&[("runner.toml", "a"), ("gone", "x")], &[("one", "1"), ("two", "2")]);
         let now = record(&[("runner.toml", "b"), ("new", "y")], &[("one", "1"), ("two", "3")]);
         let trust = Trust::of(now, BTreeMap::new(), Some(before.clone()));

@@ -23,7 +23,7 @@ const ALONE: &str = " >>>";
 /// and otherwise at the end.
 ///
 /// # Errors
-/// Returns an error if an earlier block is incomplete.
+/// Returns an error if an earlier block is incomplete or occurs twice.
 pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, String> {
     let (mut before, joined, after) = match find(text, owner)? {
         Some(found) => found,
@@ -40,7 +40,7 @@ pub fn with_block(text: &[u8], owner: &str, body: &str) -> Result<Vec<u8>, Strin
 /// Returns the crontab's contents without the block, as they were before it was added.
 ///
 /// # Errors
-/// Returns an error if the block is incomplete.
+/// Returns an error if the block is incomplete or occurs twice.
 pub fn without_block(text: &[u8], owner: &str) -> Result<Vec<u8>, String> {
     let Some((mut before, joined, after)) = find(text, owner)? else { return Ok(text.to_owned()) };
     if joined && after.is_empty() {
@@ -102,7 +102,7 @@ fn find(text: &[u8], owner: &str) -> Result<Option<Around>, String> {
 /// Returns the user's crontab, or `None` if the user has none.
 ///
 /// # Errors
-/// Returns an error if there is no `crontab` program, or if it refuses this user.
+/// Returns an error if `crontab` cannot be run or fails for another reason.
 pub fn read() -> Result<Option<Vec<u8>>, Failure> {
     let cannot = |error: io::Error| unusable(format!("cannot run crontab: {error}"));
     let done = env::host_command("crontab")

@@ -1,4 +1,4 @@
-//! The environment for ticks started by a host scheduler, frozen at setup time.
+//! The environment for ticks started by a host scheduler, saved at setup time.
 //!
 //! A host scheduler starts a program with almost no environment: cron sets a `PATH` of
 //! `/usr/bin:/bin`, and systemd omits what a login shell adds. `setup` therefore writes the
@@ -17,7 +17,7 @@ use runner_engine::git::is_inside;
 use crate::ui::Failure;
 use runner_engine::files::{SMALL, read_text_host};
 
-/// Environment variables that are frozen. Proxy variables are excluded, because their addresses may
+/// The environment variables to save. Proxy variables are excluded, because their addresses may
 /// contain a password.
 pub const FROZEN: &[&str] = &[
     "PATH",
@@ -43,7 +43,7 @@ pub const FROZEN: &[&str] = &[
 pub const CREDENTIALS: &str = "credentials.env";
 
 /// Checks that `PATH` contains no folder inside a project. An agent working there could add a `git`
-/// or `claude` executable, which the host's scheduler would then start.
+/// or `claude` executable, which a tick would then start.
 ///
 /// # Errors
 /// Returns an error if there is such a folder.
@@ -68,7 +68,7 @@ pub fn refuse_project_folders<'a>(
 /// Returns the file's contents.
 ///
 /// # Errors
-/// Returns an error if a value spans several lines.
+/// Returns an error if a value contains a line break or a NUL character.
 pub fn text(variables: &BTreeMap<String, String>) -> Result<String, Failure> {
     let mut text = String::from(
         "# The environment of ticks that the host's scheduler starts. `runner setup --apply` overwrites this file.\n",
@@ -110,7 +110,7 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, usize> {
     Ok(found)
 }
 
-/// Reads the variables of the frozen file.
+/// Reads the variables that `setup` saved.
 pub fn read(path: &Path) -> Result<BTreeMap<String, String>, Failure> {
     from(path)?.ok_or_else(|| {
         Failure::environment(format!(

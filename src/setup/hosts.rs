@@ -61,7 +61,7 @@ impl HostScheduler {
         };
         let tasks = home.state.join("task-scheduler");
         let task_file = tasks.join(Template::Task.name());
-        let reported = TemplateData {
+        let data = TemplateData {
             words: [&[utf8(&home.program()?)?][..], &ticks.command()]
                 .concat()
                 .into_iter()
@@ -72,7 +72,7 @@ impl HostScheduler {
             task_file: utf8(&task_file)?,
         };
         let overrides = home.config_folder().join("scheduler-templates");
-        let text = |template| render(template, &reported, &overrides);
+        let text = |template| render(template, &data, &overrides);
         let file = |folder: &Path, template: Template| {
             Ok::<_, Failure>(WantedFile {
                 path: folder.join(template.name()),
@@ -124,7 +124,8 @@ impl HostScheduler {
         Ok(host)
     }
 
-    /// Returns whether the host has loaded the files that are on disk.
+    /// Returns whether the host has loaded the files on disk. Always true for schedulers other than
+    /// systemd and launchd.
     pub fn is_awake(&self) -> bool {
         match self.kind {
             Some(SchedulerKind::Systemd) => is_awake(self.ticks.unit()),

@@ -82,7 +82,7 @@ impl SchedulerKind {
 
 /// Returns the kind that fits this machine, and the reason.
 pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
-    // "manual" sets nothing up, so this function tries again to find a scheduler that fits.
+    // A record of "manual" is ignored, because it installed nothing.
     let there = record.hosts.keys().rfind(|kind| **kind != SchedulerKind::Manual);
     if let Some(kind) = there {
         return (*kind, "it is already set up".to_owned());
@@ -127,18 +127,19 @@ pub struct Convergence {
 pub struct WantedSetup<'a> {
     /// The host scheduler that triggers ticks; `None` removes everything.
     pub kind: Option<SchedulerKind>,
-    /// The projects, with the changes to their files.
+    /// The record of the projects and options, without installed items.
     pub record: SetupRecord,
     /// The changes to project files, which `record` already contains.
     pub edits: Vec<SetupStep>,
-    /// The environment of the ticks, if it is saved again.
+    /// The environment to save for ticks; `None` keeps the saved one.
     pub environment: Option<&'a BTreeMap<String, String>>,
 }
 
 /// Plans the steps from `old`, the last record, to the desired state.
 ///
 /// # Errors
-/// Returns an error if something that runner did not make is in the way.
+/// Returns an error if something that runner did not create is in the way, if the current state
+/// cannot be read, or if the scheduler or the environment cannot be set up as wanted.
 pub fn converge(
     home: &Env,
     old: &SetupRecord,
@@ -320,7 +321,8 @@ fn superseded(
     Ok(steps)
 }
 
-/// Returns the steps that remove everything that was installed for a host.
+/// Returns the steps that remove everything that was installed for a host, except files that were
+/// changed later. For each of those, adds a message to `left`.
 fn uninstall(
     home: &Env,
     kind: SchedulerKind,
@@ -378,7 +380,8 @@ fn not_ours(path: &Path) -> Failure {
     .hint(format!("mv {0} {0}.old, then run the command again", path.display()))
 }
 
-/// Returns the variables of the current environment that are frozen.
+/// Returns the variables of the current environment to save, and sets `USER` and `LOGNAME` if they
+/// are missing.
 pub fn frozen() -> BTreeMap<String, String> {
     let mut found = env::named(environment::FROZEN.iter().copied());
     // Some programs read `USER` and others `LOGNAME`.

@@ -1,8 +1,7 @@
 //! The steps for setting up this machine: shown first, then carried out as shown.
 //!
-//! Every step is durable when it returns and assumes nothing about the step before it. If a plan
-//! was interrupted between two steps, the next plan finds the steps that remain. This module must
-//! never carry out a step that was not shown.
+//! If a plan was interrupted between two steps, the next plan contains the steps that remain. This
+//! module must never change anything except the record without having shown the change.
 
 use std::fs;
 use std::io;
@@ -62,7 +61,8 @@ pub enum OnFailure {
 }
 
 impl SetupStep {
-    /// Describes the step in one line, with a diff if there is one.
+    /// Describes the step in one line, followed by a diff if it changes text. Returns `None` for a
+    /// step that only changes the record.
     pub fn message(&self) -> Option<String> {
         Some(match self {
             Self::Note(_) | Self::Forget => return None,
@@ -130,7 +130,8 @@ pub fn difference(old: &str, new: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 
-/// Carries out the steps. Returns the errors that did not stop the setup.
+/// Carries out the steps, with the record at `note` and a temporary file at `draft`. Returns
+/// messages about problems that did not stop the setup.
 pub fn carry_out(steps: &[SetupStep], note: &Path, draft: &Path) -> Result<Vec<String>, Failure> {
     let mut troubles = Vec::new();
     for step in steps {
@@ -206,7 +207,8 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
     Ok(None)
 }
 
-/// Runs a host program. Its error output is reported only if it fails.
+/// Runs a host program and returns its standard output. If it fails, returns its exit status and
+/// error output.
 pub fn run(words: &[String]) -> Result<String, String> {
     let done = env::host_command(&words[0])
         .map_err(|error| error.to_string())?

@@ -27,7 +27,7 @@ pub struct SetupOptions {
     pub at: Option<Time>,
     /// The name of the backend to use.
     pub backend: Option<String>,
-    /// The jobs that use the backend; if empty, all jobs that use a backend.
+    /// The jobs to switch to the backend; if empty, all jobs that call a backend.
     pub jobs: Vec<String>,
 }
 
@@ -47,8 +47,8 @@ pub struct ProjectPart {
 /// Plans the project's part of the setup.
 ///
 /// # Errors
-/// Returns an error if a named job or backend does not exist, or if the project's file contains an
-/// error.
+/// Returns an error if a named job or backend does not exist, or if the project's file cannot be
+/// read or changed.
 pub fn part(
     home: &Env,
     here: &LoadedProject,
@@ -130,8 +130,8 @@ fn chained(known: Option<&ChangedFile>, raw: &str, new: &str) -> Option<ChangedF
     }
 }
 
-/// Returns the step that undoes the changes to a project's file, or the reason why the file is
-/// kept.
+/// Returns the step that undoes the changes to a project's file, `None` if there is nothing to
+/// undo, or the reason why the file is kept.
 pub fn undo(
     root: &str,
     served: &ServedProject,

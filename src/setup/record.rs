@@ -34,7 +34,7 @@ pub struct SetupRecord {
     pub service: bool,
     /// The projects in which `setup` was run, keyed by root.
     pub projects: BTreeMap<String, ServedProject>,
-    /// The installed items, by host scheduler. There is more than one only while one scheduler is
+    /// The installed items, by host scheduler. It contains several schedulers only while one is
     /// replacing another.
     pub hosts: BTreeMap<SchedulerKind, InstalledHost>,
 }
@@ -72,7 +72,8 @@ impl HostTicks {
 pub struct ServedProject {
     /// The minutes of the hour at which the project needs a tick.
     pub minutes: BTreeSet<i8>,
-    /// The contents of its configuration file before and after the change.
+    /// The contents of its configuration file before and after `setup` changed it; `None` if
+    /// `setup` did not change it.
     pub changed: Option<ChangedFile>,
 }
 
@@ -105,7 +106,7 @@ pub struct InstalledHost {
 }
 
 impl SetupRecord {
-    /// Reads the record of this state folder. Returns an empty one if nothing was set up.
+    /// Reads the record at `path`. Returns an empty one if nothing was set up.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         match read_host(path, DOCUMENT) {
             Ok(text) => serde_json::from_slice(&text).map_err(|error| {
@@ -129,8 +130,7 @@ impl SetupRecord {
     }
 
     /// Returns the minutes of each hour at which to tick: each quarter, and the minutes requested
-    /// by projects. Time zones differ by whole quarters of an hour, so the same minutes serve all
-    /// of them.
+    /// by projects.
     pub fn minutes(&self) -> BTreeSet<i8> {
         let asked = self.projects.values().flat_map(|it| it.minutes.iter());
         [0, 15, 30, 45].iter().chain(asked).copied().collect()

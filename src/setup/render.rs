@@ -2,8 +2,8 @@
 //!
 //! A template is data: the embedded one, or the user's own under the same name in
 //! `scheduler-templates/` beside their config file. Every value that a template inserts is escaped
-//! for the file's format automatically, so the user's own template cannot fail to escape one. This
-//! module must never know where a file is written.
+//! for the file's format automatically, so the user's own template cannot omit the escaping. This
+//! module must never write a file.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,7 +34,7 @@ pub enum Template {
     /// The systemd service that keeps the daemon running.
     Daemon,
     Crontab,
-    /// The launchd property list.
+    /// The launchd property list that runs ticks.
     Plist,
     /// The launchd property list that keeps the daemon running.
     DaemonPlist,
@@ -85,7 +85,7 @@ impl Template {
 /// The values that are available to the templates.
 #[derive(Clone, Debug)]
 pub struct TemplateData {
-    /// The command for a tick: the program and its arguments.
+    /// The command for a tick or the daemon: the program and its arguments.
     pub words: Vec<String>,
     /// The minutes of each hour at which to tick.
     pub minutes: BTreeSet<i8>,
@@ -98,11 +98,11 @@ pub struct TemplateData {
 /// Renders the contents of one file.
 ///
 /// # Errors
-/// Returns an error if the user's own template cannot be used, or if the format cannot represent a
-/// path.
+/// Returns an error if the user's own template cannot be used, or if the format cannot represent
+/// the data.
 pub fn render(
     template: Template,
-    reported: &TemplateData,
+    data: &TemplateData,
     overrides: &Path,
 ) -> Result<String, Failure> {
     let own = overrides.join(template.name());
@@ -113,7 +113,7 @@ pub fn render(
         }
         Err(error) => return Err(Failure::unreadable(&own, error)),
     };
-    let mut words = reported.words.clone();
+    let mut words = data.words.clone();
     if template.format() == Format::Systemd && !starts_a_unit(&words[0]) {
         // A shell can start programs whose path systemd does not accept.
         words.splice(0..0, ["/bin/sh", "-c", "exec \"$@\"", "sh"].map(str::to_owned));
@@ -124,7 +124,7 @@ pub fn render(
     )
     };
     let command_line = match template {
-        Template::Task => reported
+        Template::Task => data
             .words
             .iter()
             .map(|word| windows(word))
@@ -133,10 +133,10 @@ pub fn render(
             .join(" "),
         _ => String::new(),
     };
-    if template == Template::Task && reported.minutes.len() > TRIGGERS {
+    if template == Template::Task && data.minutes.len() > TRIGGERS {
         return Err(refuse(format!("a task has at most {TRIGGERS} triggers")));
     }
-    let minutes: Vec<i8> = reported.minutes.iter().copied().collect();
+    let minutes: Vec<i8> = data.minutes.iter().copied().collect();
     let joined: Vec<String> = minutes.iter().map(ToString::to_string).collect();
     let two_digits: Vec<String> = minutes.iter().map(|it| format!("{it:02}")).collect();
     let format = template.format();
@@ -152,13 +152,13 @@ pub fn render(
             &source,
             context! {
                 words => words,
-                arguments => &reported.words,
+                arguments => &data.words,
                 command_line => command_line,
                 minutes => joined.join(","),
                 minute_list => minutes,
                 two_digits => two_digits,
-                log => &reported.log,
-                task_file => &reported.task_file,
+                log => &data.log,
+                task_file => &data.task_file,
             },
         )
         .map_err(|error| match error.kind() {

@@ -76,9 +76,6 @@ pub struct ProjectNeed {
 
 /// Returns the ticks that the enabled jobs of a configuration need, except those that start with
 /// the night.
-///
-/// # Errors
-/// Returns an error if a job's settings are invalid.
 pub fn of_project(config: &Config, now: Timestamp) -> Result<ProjectNeed, Failure> {
     let mut needed = ProjectNeed::default();
     for row in config.job_rows()?.into_iter().filter(|row| row.enabled) {

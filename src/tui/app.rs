@@ -67,7 +67,7 @@ pub enum RunsView {
 pub enum Request {
     /// Leaves the application.
     Quit,
-    /// Shows the data of the current tab.
+    /// Loads and shows the current tab's data.
     Load,
     /// Shows one run.
     Details(String),

@@ -193,7 +193,7 @@ fn runs_are_cancelled_retried_and_paused() {
 }
 
 #[test]
-fn decisions_are_requests() {
+fn decisions_become_requests() {
     let (_, request) = press(app(), "3\na");
     assert!(matches!(request, Some(Request::Proposal(Effect::Decide { .. }))), "{request:?}");
 }

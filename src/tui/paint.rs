@@ -22,21 +22,21 @@ const LOG_KEYS: &str =
 const ASKED_KEYS: &str = " y: yes  any other key: no";
 const SEARCH_KEYS: &str = " enter: keep  esc: clear";
 const HELP: &str = "\
-tab, 1 2 3    overview, runs, proposals
+tab, 1 2 3    show the overview, the runs or the proposals
 j k, arrows   move or scroll; space and page keys move a page
-g G           the beginning, the end
+g G           go to the beginning or the end
 /             show only lines that contain a text; escape clears it
-enter         open a run, or a proposal
-l             the log of a run, which follows its end
+enter         open a run or a proposal
+l             open the log of a run and follow its end
 f             follow the end of the log again
-c             cancel the run, after confirmation
+c             cancel the run, after a confirmation
 r             retry the run: queue another attempt
-p             pause or resume the job of the run; in the overview, all
-?             this help; in the proposals, the keys of decisions
-q, escape     leave the view, and the application in the first view
+p             pause or resume the run's job or, in the overview, everything
+?             show this help or, in the proposals, the keys for decisions
+q, escape     leave the view or, in the first view, the application
 
-In the proposals, a accepts, r rejects, m amends, s skips and u undoes, as
-`runner dream accept` and its companions do.";
+In the proposals, a accepts, r rejects, m amends, s skips and u undoes, like
+`runner dream accept`, `reject`, `amend`, `skip` and `undo`.";
 
 pub fn draw(frame: &mut Frame<'_>, app: &mut App, palette: Palette) {
     let [tabs, body] =
@@ -141,7 +141,7 @@ fn draw_runs(frame: &mut Frame<'_>, app: &App, palette: Palette, area: Rect) {
     draw_table(frame, app, palette, (area, app.selected()));
 }
 
-/// Draws the list of runs, with the current run marked.
+/// Draws the list of runs, and marks the selected run if there is one.
 fn draw_table(
     frame: &mut Frame<'_>,
     app: &App,

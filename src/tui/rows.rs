@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_redacted_before_division() {
+    fn secrets_are_redacted_before_wrapping() {
         let secret = "key sk-ant-api03-0123456789abcdefghijklmnop end";
         for width in 2..60 {
             let wrapped = Row::wrapped(CellStyle::Plain, secret, width);

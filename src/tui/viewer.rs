@@ -83,7 +83,7 @@ impl Viewer {
         self.lines = lines;
     }
 
-    /// Replaces the text with text that has no tones.
+    /// Replaces the text with redacted lines in the plain tone.
     pub fn set_text(&mut self, text: &str) {
         self.lines = plain(text).collect();
     }

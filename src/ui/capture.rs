@@ -1,8 +1,8 @@
 //! Captures the output that a command prints on this thread, so that the server can return it in a
 //! response.
 //!
-//! Only the two functions that write to the terminal add text, exactly as they would print it. This
-//! module must never change the text.
+//! Only the two functions that write to the terminal add text, exactly as they would print the
+//! text. This module must never change the text.
 
 use std::cell::RefCell;
 

@@ -51,13 +51,14 @@ constructors! {
 }
 
 impl Failure {
-    /// Returns whether the database is damaged. No job may run until the user has repaired it.
+    /// Returns whether the cause is a damaged database. No job may run until the user has repaired
+    /// the database.
     pub fn is_damage(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref());
         matches!(source, Some(StoreError::Damaged { .. }))
     }
 
-    /// Returns whether the memory store is damaged.
+    /// Returns whether the cause is a damaged memory store.
     pub fn is_damaged_memory(&self) -> bool {
         let source = self.source.as_ref().and_then(|source| source.downcast_ref());
         matches!(source, Some(MemoryError::Damaged { .. }))
@@ -73,7 +74,7 @@ impl Failure {
         Self { exit, what: plain(&what.into()), hint: None, drawing: None, source: None }
     }
 
-    /// Creates a failure for a file that cannot be read or used, with exit code 78.
+    /// Creates a failure for a path that cannot be read or used, with exit code 78.
     pub fn unreadable(path: &Path, error: impl fmt::Display) -> Self {
         Self::environment(format!("{}: {error}", path.display()))
     }
@@ -238,8 +239,8 @@ impl From<MemoryError> for Failure {
     }
 }
 
-/// Returns a shell command that moves a damaged database and its folders aside. It names only paths
-/// that exist, because `mv` fails on others.
+/// Returns a shell command that moves an unusable database aside, together with the run logs and
+/// the backups. The command names only folders that exist, because `mv` fails on others.
 pub fn aside(store: &Path) -> String {
     let state = store.parent().unwrap_or(store);
     let beside: String = ["runs", "backups"]

@@ -15,8 +15,8 @@ pub struct KeyReader {
 }
 
 impl KeyReader {
-    /// Starts reading keys. Returns `None` if standard input is not a terminal, or if another
-    /// program is in the terminal's foreground.
+    /// Starts reading keys. Returns `None` if standard input is not a terminal, if another program
+    /// is in the terminal's foreground, or if raw mode cannot be enabled.
     pub fn open() -> Option<Self> {
         let ours = tcgetpgrp(io::stdin()).is_ok_and(|group| group == getpgrp());
         if !ours || terminal::enable_raw_mode().is_err() {

@@ -1,4 +1,4 @@
-//! The terminal interface: output, errors, and the logs of runs. This module must never depend on a
+//! The terminal interface: output, keys, errors, and run logs. This module must never depend on a
 //! command.
 
 mod capture;

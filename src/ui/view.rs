@@ -27,7 +27,8 @@ impl Ui {
         if self.json { show::json(view) } else { view.print(self) }
     }
 
-    /// Prints part of the result early, as text. JSON output contains it in the final result.
+    /// Prints part of the result early, as text. Does nothing for JSON output, because the final
+    /// result contains the part.
     pub fn show_part(self, view: &impl View) {
         if !self.json {
             view.print(self);

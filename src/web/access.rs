@@ -1,4 +1,4 @@
-//! Decides whether a request is allowed, from its headers alone.
+//! Decides whether a request is allowed, from its method, address, headers and peer.
 //!
 //! ```text
 //! Host not listed ────────────────────────────────> 421
@@ -7,8 +7,8 @@
 //! POST with a role that may only read ────────────> 403
 //! ```
 //!
-//! The decision is pure and must never depend on the body. A second header `Host`, `Origin`,
-//! `Sec-Fetch-Site` or `Authorization` is refused.
+//! The decision is pure and must never depend on the body. A request is refused if a header that
+//! the decision needs occurs twice.
 
 use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 use jiff::Timestamp;
@@ -30,7 +30,7 @@ pub enum Peer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     pub role: Role,
-    /// The origin of the request for the audit trail.
+    /// A description of where the request comes from, for the audit trail.
     pub from: String,
 }
 
@@ -71,8 +71,7 @@ impl Refusal {
     }
 }
 
-/// Returns whether a path requires no login, which is the case for the login form and the files
-/// that it loads.
+/// Returns whether a path requires no login: the login form and its style sheet.
 pub fn is_public(path: &str) -> bool {
     path == LOGIN || path == "/style.css"
 }
@@ -201,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_origins_are_exact() {
+    fn names_and_origins_must_match_exactly() {
         let host = ("host", "127.0.0.1:7077");
         let origin = |value| ("origin", value);
         let site = |value| ("sec-fetch-site", value);

@@ -23,7 +23,7 @@ pub struct Action {
     pub words: &'static [&'static str],
     /// The fields of the body, which become flags of the command.
     pub fields: &'static [QueryFlag],
-    /// The page to show next.
+    /// The path of the page to show next.
     pub then: &'static str,
 }
 
@@ -75,7 +75,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "reset-job",
         path: "/projects/{project}/jobs/{job}/reset",
-        summary: "Close the circuit breaker of a job",
+        summary: "Close a job's circuit breaker",
         words: &["jobs", "reset", "--", "{job}"],
         fields: NO_FIELDS,
         then: "/projects/{project}/jobs",
@@ -99,7 +99,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "cancel-run",
         path: "/runs/{run}/cancel",
-        summary: "End a run",
+        summary: "Cancel a run",
         words: &["cancel", "--", "{run}"],
         fields: NO_FIELDS,
         then: "/runs/{run}",
@@ -131,7 +131,7 @@ pub const ACTIONS: &[Action] = &[
     Action {
         name: "skip-proposal",
         path: "/projects/{project}/proposals/{proposal}/skip",
-        summary: "Leave an idea as it is",
+        summary: "Leave an idea as it is, and ask again when it changes",
         words: &["dream", "skip", "--", "{proposal}"],
         fields: NOTE,
         then: "/projects/{project}/proposals/{proposal}",
@@ -178,7 +178,8 @@ impl Action {
     /// Records who requested the action, and carries it out.
     ///
     /// # Errors
-    /// Returns the command's failure, or the reason why the request could not be recorded.
+    /// Returns an error if the body has an unknown field, if the request cannot be recorded, or if
+    /// the command fails.
     pub async fn carry_out(
         &self,
         web: &Arc<Web>,

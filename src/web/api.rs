@@ -35,8 +35,8 @@ pub struct SentRequest {
     pub body: Vec<u8>,
 }
 
-/// Carries out an action and responds with its JSON. A repeated request with the same idempotency
-/// key gets the first response.
+/// Carries out an action and responds with its JSON. If a request with the same idempotency key has
+/// succeeded before, responds with the same JSON again.
 pub async fn act(
     action: &'static Action,
     web: Arc<Web>,

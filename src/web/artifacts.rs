@@ -1,7 +1,7 @@
-//! The published files of a run, as text.
+//! A run's published files, as text.
 //!
 //! A file is identified by its number in the run's row, so a request cannot name a path. The file
-//! is read from inside the project's folder, and is only ever served as text or a download.
+//! is read from inside the project's folder, and is served only as text or a download.
 
 use std::io::Read as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use crate::ui::Failure;
 const PREVIEW: u64 = 256 * 1024;
 /// Maximum length in bytes of a file to download.
 const DOWNLOAD: u64 = 16 * 1024 * 1024;
-/// Number of additional bytes to read for a page, because an incomplete last line is not shown.
+/// Number of additional bytes to read for a page, because an incomplete last line is omitted.
 const MARGIN: u64 = 64 * 1024;
 
 /// A published file.
@@ -61,7 +61,7 @@ pub async fn show(
             response
         }
         Ok(Artifact { path, text, is_cut }) => {
-            let data = context! { page => "artifact", title => "A published file", path, text, is_cut, run, number };
+            let data = context! { page => "artifact", title => "Published file", path, text, is_cut, run, number };
             Html(web.renderer.page("artifact.html", data)).into_response()
         }
         Err(failure) => failed(&web, &failure),

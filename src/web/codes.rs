@@ -1,7 +1,7 @@
 //! The code for the next login, in a file that only its owner may read.
 //!
-//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. There
-//! is one limit on failed attempts for all clients, and attempts beyond it are not counted. An
+//! A used code is replaced by a new one. A code has 60 random bits, so it cannot be guessed. All
+//! clients share one limit on failed attempts, and attempts beyond the limit are not counted. An
 //! existing login must never depend on these attempts.
 
 use std::collections::VecDeque;
@@ -36,7 +36,8 @@ impl Codes {
     /// Creates a code and writes it to its file.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written.
+    /// Returns an error if the host cannot provide random numbers, or if the file cannot be
+    /// written.
     pub fn new(home: &Env) -> Result<Self, Failure> {
         let code = fresh(home)?;
         Ok(Self { home: home.clone(), code: Mutex::new(code), failed: Mutex::default() })
@@ -45,7 +46,7 @@ impl Codes {
     /// Checks a code and, if it is valid, replaces it with a new one.
     ///
     /// # Errors
-    /// Returns an error if the next code cannot be written.
+    /// Returns an error if the next code cannot be created or written.
     pub fn exchange(&self, typed: &str, secrets: &Secrets) -> Result<bool, Failure> {
         let mut code = self.code.lock().unwrap_or_else(PoisonError::into_inner);
         if !secrets.same(&code, &plain_code(typed)) {

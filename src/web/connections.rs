@@ -20,7 +20,7 @@ use tokio::time::timeout;
 
 use super::access::Peer;
 
-/// Maximum number of simultaneous connections. Any others are closed immediately.
+/// Maximum number of simultaneous connections to each listener. Any others are closed immediately.
 const CONNECTIONS: usize = 256;
 /// Maximum time for a client to send the headers of its next request.
 const HEADERS: Duration = Duration::from_secs(15);
@@ -61,7 +61,8 @@ pub async fn unix(listener: UnixListener, router: Router) {
     }
 }
 
-/// Waits after a failure to accept, because the process may be out of file descriptors.
+/// Logs a failure to accept a connection, and waits, because the process may be out of file
+/// descriptors.
 async fn pause(error: &io::Error) {
     tracing::warn!(%error, "a client of the server could not be accepted");
     tokio::time::sleep(Duration::from_millis(200)).await;

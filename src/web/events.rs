@@ -120,7 +120,8 @@ pub fn response(receiver: mpsc::Receiver<Event>) -> Response {
     Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
-/// Sends changes until the client is gone, all logins end, or the database cannot be read.
+/// Sends changes until the client is gone, all logins end, the server stops, or the database cannot
+/// be read.
 async fn send_changes(
     web: &Arc<Web>,
     after: Option<i64>,

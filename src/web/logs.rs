@@ -36,7 +36,7 @@ const PART: u64 = 256 * 1024;
 const TAIL: u64 = 32 * 1024;
 /// Maximum number of log parts waiting for a slow client.
 const WAITING: usize = 16;
-/// The files of a run, by their name in the query.
+/// The names of a run's files in the query.
 const FILES: [&str; 3] = ["log", "stdout", "stderr"];
 
 /// The part of a file requested by a client.
@@ -108,7 +108,7 @@ fn read(file: impl io::Read + io::Seek, size: u64, wanted: Wanted) -> io::Result
     if bytes.is_empty() && length == PART && from < size {
         file.seek(SeekFrom::Start(from))?;
         let line = file.skip_until(b'\n')?;
-        bytes = format!("[a line of {line} bytes; the download of the file contains it]\n").into();
+        bytes = format!("[a line of {line} bytes; the file's download contains it]\n").into();
         to = from + line as u64;
     }
     let text = Redacted::of(&String::from_utf8_lossy(&bytes)).to_string();
@@ -175,7 +175,7 @@ pub async fn part(
     response
 }
 
-/// The content to send for a request for a log.
+/// The response to a request for a file.
 enum Found {
     File(File),
     Part(Part),
@@ -211,9 +211,9 @@ fn whole(web: &Web, mut file: File) -> Option<Response> {
     Some(([(header::CONTENT_TYPE, kind)], Body::from_stream(pieces)).into_response())
 }
 
-/// Streams a run's log and output until the run finishes. An event without a name is escaped text
-/// for the page; `changed` asks the page to show the run again, and `over` reports the outcome. The
-/// id contains the offsets in the three files.
+/// Streams a run's log and output until the run is settled. An event without a name contains
+/// escaped text for the page, `changed` asks the page to reload the run, and `over` reports the
+/// outcome. An event's id contains the offsets in the three files.
 pub async fn live(
     State(web): State<Arc<Web>>,
     Path(run): Path<String>,

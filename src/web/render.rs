@@ -43,7 +43,7 @@ impl Renderer {
     /// Parses the templates.
     ///
     /// # Panics
-    /// Panics if a built-in template contains an error; a test renders each of them.
+    /// Panics if a built-in template contains a syntax error.
     pub fn new() -> Self {
         let mut environment = Environment::new();
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -77,8 +77,8 @@ impl Renderer {
     /// Renders a page.
     ///
     /// # Panics
-    /// Panics if there is no such template. If the template does not fit the data, the page is an
-    /// error message.
+    /// Panics if there is no such template. If the template cannot be rendered with the data, the
+    /// page is an error message.
     pub fn page(&self, template: &str, data: Value) -> String {
         let template =
             self.environment.get_template(template).expect("every template is in the table");
@@ -89,7 +89,7 @@ impl Renderer {
     }
 }
 
-/// Returns a time as a machine-readable element.
+/// Returns an HTML `time` element, or an empty string if `at` is not a time.
 fn time(at: Option<&str>) -> Value {
     let Some(at) = at.and_then(|at| at.parse::<Timestamp>().ok()) else { return Value::from("") };
     let exact = at.strftime("%Y-%m-%dT%H:%M:%SZ");
@@ -107,7 +107,7 @@ fn tone(outcome: &str) -> &'static str {
     }
 }
 
-/// Returns text as a single path segment.
+/// Percent-encodes text as a single path segment.
 pub fn segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_~".contains(&byte);
     let encoded = text.bytes().map(|byte| match plain(byte) {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_segments_cannot_leave_their_place() {
+    fn path_segments_are_percent_encoded() {
         for (text, expected) in
             [("dream", "dream"), ("../x", "%2E%2E%2Fx"), ("a b?", "a%20b%3F"), ("é", "%C3%A9")]
         {

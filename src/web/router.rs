@@ -39,9 +39,9 @@ const FILES: &[(&str, &str, &str)] = &[
 /// The path from which Prometheus reads the metrics.
 const METRICS: &str = "/metrics";
 
-type Query2 = Query<Vec<(String, String)>>;
+type QueryPairs = Query<Vec<(String, String)>>;
 
-/// Returns the server's routes. `answers` contains the response schemas.
+/// Returns the server's routes. `answers` returns the response schemas.
 pub fn router(web: &Arc<Web>, answers: AnswerSchemas) -> Router {
     let mut routes: Router<Arc<Web>> = Router::new()
         .route("/", page(&VIEWS[0]))
@@ -63,7 +63,7 @@ pub fn router(web: &Arc<Web>, answers: AnswerSchemas) -> Router {
         );
     for view in VIEWS {
         let answer =
-            async move |State(web): State<Arc<Web>>, path: RawPathParams, query: Query2| {
+            async move |State(web): State<Arc<Web>>, path: RawPathParams, query: QueryPairs| {
                 api::show(view, web, parts(&path, query)).await
             };
         routes =
@@ -106,7 +106,7 @@ fn page(view: &'static View) -> MethodRouter<Arc<Web>> {
         async move |State(web): State<Arc<Web>>,
                     Extension(client): Extension<Client>,
                     path: RawPathParams,
-                    query: Query2,
+                    query: QueryPairs,
                     headers: HeaderMap| {
             // An action's message is meant for the page that the browser opens next, so a page that
             // reloads itself must not take it.
@@ -138,7 +138,7 @@ fn one_file(
     })
 }
 
-fn parts(path: &RawPathParams, Query(query): Query2) -> Parts {
+fn parts(path: &RawPathParams, Query(query): QueryPairs) -> Parts {
     let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
     Parts { path: path.collect(), query }
 }
@@ -189,7 +189,8 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
     }
     let now = web.home.wall().map_err(|failure| pages::failed(web, &failure))?;
     let client = match asked.client(&web.secrets(), now) {
-        // For a webhook, only the signature counts, so that no page can use a login to send one.
+        // A webhook is authenticated only by its signature, so that no page can use a login to send
+        // one.
         _ if is_webhook => None,
         Ok(client) => Some(client),
         Err(_) if is_public(&path) => None,
@@ -224,7 +225,7 @@ async fn admitted(web: &Arc<Web>, peer: &Peer, request: Request) -> Result<Reque
                     return Err(login::too_many(web));
                 }
                 web.codes.count_failure();
-                let text = "the signature of the webhook is not valid, or too old";
+                let text = "the webhook's signature is invalid or too old";
                 return Err(refuse(web, &path, StatusCode::UNAUTHORIZED, text));
             };
             if let Ok(unique) = HeaderValue::from_str(&unique) {

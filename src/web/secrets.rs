@@ -53,10 +53,11 @@ pub struct Secrets {
 }
 
 impl Secrets {
-    /// Reads the key, or creates one, and writes the tokens for programs to files beside it.
+    /// Reads the key, or creates one, and writes the tokens and the webhook key to files beside it.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read or written.
+    /// Returns an error if a file cannot be read or written, or if the host cannot provide random
+    /// numbers.
     pub fn load(home: &Env) -> Result<Self, Failure> {
         let folder = folder(home);
         home.make_state()?;
@@ -81,7 +82,7 @@ impl Secrets {
     /// Creates a new key, which ends all logins and invalidates the tokens and the webhook key.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be written.
+    /// Returns an error if the host cannot provide random numbers, or if a file cannot be written.
     pub fn renew(home: &Env) -> Result<Self, Failure> {
         let folder = folder(home);
         let secrets = Self { key: random::<KEY>()?.to_vec() };
@@ -96,7 +97,7 @@ impl Secrets {
         write(&folder.join("webhook-key"), format!("{}\n", self.webhook_key()).as_bytes())
     }
 
-    /// Returns the token that programs use to act in this role.
+    /// Returns the token with which programs get this role.
     fn token(&self, role: Role) -> String {
         hex(&self.mac(&["token", role.as_str()]).finalize().into_bytes())
     }

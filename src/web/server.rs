@@ -79,8 +79,8 @@ impl Server {
     /// Binds the addresses, unless another process is already serving.
     ///
     /// # Errors
-    /// Returns an error if the settings are invalid, if the lock cannot be used, or if an address
-    /// cannot be bound.
+    /// Returns an error if the settings are invalid, if the lock cannot be used, if another process
+    /// is starting to serve, or if an address cannot be bound.
     pub fn bind(home: &Env, settings: ServeSettings) -> Result<Bound, Failure> {
         settings.check()?;
         home.make_state()?;
@@ -145,9 +145,10 @@ impl Server {
     /// to answer requests.
     ///
     /// # Errors
-    /// Returns an error if a file cannot be read or written.
+    /// Returns an error if the database cannot be opened, or if the secrets or the code cannot be
+    /// created, read or written.
     pub fn prepare(self, (caller, answers): Commands) -> Result<Ready, Failure> {
-        // A database in an older format has no changes to follow, so it is migrated once, here.
+        // A database in an older format records no changes, so it is migrated once, here.
         if self.home.store_path().exists() {
             self.home.store()?;
         }
@@ -196,7 +197,7 @@ impl Ready {
     /// Answers requests on a separate thread until the process exits.
     ///
     /// # Errors
-    /// Returns an error if the thread cannot be started.
+    /// Returns an error if the runtime or the thread cannot be started.
     pub fn answer_apart(self) -> Result<(), Failure> {
         let runtime = Server::runtime()?;
         let started = thread::Builder::new().name("serve".to_owned()).spawn(move || {
@@ -217,7 +218,7 @@ fn ip(at: SocketAddr) -> String {
     }
 }
 
-/// Binds the Unix socket. The lock is held, so any existing socket file is stale.
+/// Binds the Unix socket. The caller holds the lock, so any existing socket file is stale.
 fn bind_unix(home: &Env, socket: &PathBuf) -> Result<UnixListener, Failure> {
     let cannot = |error: io::Error| Failure::not_made(socket, error);
     match fs::remove_file(socket) {
@@ -231,8 +232,8 @@ fn bind_unix(home: &Env, socket: &PathBuf) -> Result<UnixListener, Failure> {
     Ok(listener)
 }
 
-/// Writes the file that posts the login code to the server, and returns its path. Only its owner
-/// may read it, and the login deletes it.
+/// Writes the HTML file that posts the login code to the server, and returns the file's path. Only
+/// its owner may read the file, and the login deletes it.
 ///
 /// # Errors
 /// Returns an error if there is no code, or if the file cannot be written.

@@ -22,7 +22,7 @@ use crate::ui::{CalledCommand, Captured, Failure};
 const VIEWS: usize = 4;
 /// Maximum number of modifying commands that run at the same time.
 const ACTS: usize = 2;
-/// Maximum number of messages and answers that are kept for a later request.
+/// Maximum number of messages, and of answers, that are kept for a later request.
 const KEPT: usize = 256;
 
 /// A function that runs a command of `runner` inside this process, in a folder, and captures the
@@ -102,7 +102,7 @@ impl Web {
     /// Runs a command for a project, or for all projects, and returns its result.
     ///
     /// # Errors
-    /// Returns the command's failure.
+    /// Returns an error if the project is unknown or has no settings file, or if the command fails.
     pub async fn call(
         self: &Arc<Self>,
         purpose: Purpose,
@@ -152,7 +152,7 @@ impl Web {
     /// Returns the folder of a registered project.
     ///
     /// # Errors
-    /// Returns an error if there is no such project.
+    /// Returns an error if there is no such project, or if the database cannot be read.
     pub fn folder(&self, id: &str) -> Result<PathBuf, Failure> {
         let none = || Failure::data(format!("there is no project {id:?}")).hint("runner projects");
         let id: ProjectId = id.parse().map_err(|_| none())?;
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn audited_values_are_single_words() {
+    fn audited_values_are_quoted() {
         let words = ["dream", "accept", "--note=ok: asked by root from home", "--", "a\0b"];
         let text = quoted(&words);
         assert_eq!(text, "dream accept '--note=ok: asked by root from home' -- 'a\u{fffd}b'");

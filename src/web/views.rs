@@ -57,7 +57,7 @@ const RUNS: &[QueryFlag] = &[
         "Only the ended runs whose job, headline or reason contains this text of at least 3 characters",
     ),
     text("since", "Only the runs since this time: 7d, 12h or 2026-11-22"),
-    text("before", "Only the runs that were recorded before this run: the cursor of the next page"),
+    text("before", "Only the runs recorded before this run, for the next page"),
     LIMIT,
 ];
 const JOB_RUNS: &[QueryFlag] = &[
@@ -68,11 +68,11 @@ const JOB_RUNS: &[QueryFlag] = &[
         "Only the ended runs whose job, headline or reason contains this text of at least 3 characters",
     ),
     text("since", "Only the runs since this time: 7d, 12h or 2026-11-22"),
-    text("before", "Only the runs that were recorded before this run: the cursor of the next page"),
+    text("before", "Only the runs recorded before this run, for the next page"),
     LIMIT,
 ];
-const DECIDED: &[QueryFlag] = &[present("all", "Also decided proposals")];
-const OVER: &[QueryFlag] = &[present("over", "Also alerts that are over")];
+const DECIDED: &[QueryFlag] = &[present("all", "Include decided proposals")];
+const OVER: &[QueryFlag] = &[present("over", "Include alerts that are over")];
 
 const fn view(
     name: &'static str,
@@ -98,14 +98,8 @@ pub const VIEWS: &[View] = &[
         .on("projects.html"),
     view("project", "/projects/{project}", "The current state of a project", &["status"], &[])
         .on("overview.html"),
-    view(
-        "runs",
-        "/runs",
-        "The runs of all projects, the last recorded first",
-        &["runs", "--all"],
-        RUNS,
-    )
-    .on("runs.html"),
+    view("runs", "/runs", "The runs of all projects, most recent first", &["runs", "--all"], RUNS)
+        .on("runs.html"),
     view("project-runs", "/projects/{project}/runs", "The runs of a project", &["runs"], JOB_RUNS)
         .on("runs.html"),
     view(
@@ -121,7 +115,7 @@ pub const VIEWS: &[View] = &[
     view(
         "nights",
         "/projects/{project}/nights",
-        "The nights of a project, the newest first",
+        "The nights of a project, newest first",
         &["report", "--list"],
         &[],
     )
@@ -180,7 +174,7 @@ pub const VIEWS: &[View] = &[
     view(
         "settings",
         "/projects/{project}/settings",
-        "The settings with the origin of each value",
+        "The settings, with the origin of each value",
         &["config", "show", "--origin"],
         &[],
     )

@@ -22,7 +22,7 @@ const TIMESTAMP: &str = "x-runner-timestamp";
 /// How far a signature's time may differ from the current time.
 const WINDOW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Reports whether a request is a webhook: a signed request for a run of a job.
+/// Reports whether a request is a webhook: a signed request to run a job.
 pub fn is_webhook(method: &Method, path: &str, headers: &HeaderMap) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     method == Method::POST

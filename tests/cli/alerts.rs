@@ -1,4 +1,4 @@
-//! Tests the delivery of alerts, including misbehaving receivers and killed processes.
+//! Tests alerts and heartbeats, including misbehaving receivers and killed delivery processes.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -116,7 +116,7 @@ fn fail(fixture: &Fixture) {
 }
 
 /// Makes every waiting message due now.
-fn again(fixture: &Fixture) {
+fn make_messages_due(fixture: &Fixture) {
     fixture.store().execute("UPDATE messages SET next = 0 WHERE state = 'waiting'", []).unwrap();
 }
 
@@ -131,7 +131,7 @@ fn messages(fixture: &Fixture) -> Vec<(String, String, i64, String)> {
 }
 
 /// Waits until the delivering process has ended, if there is one.
-fn delivered(fixture: &Fixture) {
+fn wait_for_delivery(fixture: &Fixture) {
     let lock = fs::File::options()
         .create(true)
         .truncate(false)
@@ -143,9 +143,9 @@ fn delivered(fixture: &Fixture) {
 
 /// Delivers all due messages in the foreground.
 fn deliver(fixture: &Fixture) {
-    delivered(fixture);
+    wait_for_delivery(fixture);
     run(fixture, &["__deliver"]).ends(0);
-    delivered(fixture);
+    wait_for_delivery(fixture);
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn failure_and_recovery_are_each_delivered_once() {
     deliver(&fixture);
     server.heard_nothing();
     run(&fixture, &["alerts"]).ends(0).expect_text("no alerts");
-    let log = fs::read(fixture.state().join("database.sqlite")).unwrap();
-    assert!(!String::from_utf8_lossy(&log).contains("s3cr3t-hook-key"));
+    let database = fs::read(fixture.state().join("database.sqlite")).unwrap();
+    assert!(!String::from_utf8_lossy(&database).contains("s3cr3t-hook-key"));
 }
 
 #[test]
@@ -229,13 +229,13 @@ fn hanging_receivers_block_no_command() {
     let states = messages(&fixture);
     assert_eq!((states[0].1.as_str(), states[0].2), ("waiting", 1), "{states:?}");
     assert!(states[0].3.is_empty(), "an unfinished delivery has an error: {states:?}");
-    // The first process may have skipped the other message, because a run that has since ended held
-    // it back.
-    delivered(&fixture);
+    // The first delivery process may have skipped the message to `hook`, because a run was in
+    // progress. That run has ended.
+    wait_for_delivery(&fixture);
     run(&fixture, &["tick"]);
     hanging.next_request();
     let _open = held.recv_timeout(SURE).unwrap();
-    delivered(&fixture);
+    wait_for_delivery(&fixture);
     let states = messages(&fixture);
     for state in &states[..2] {
         assert!(state.3.contains("no answer within 10 s"), "{states:?}");
@@ -287,7 +287,7 @@ fn failed_deliveries_are_reported_and_retried() {
                 .expect_text("TROUBLE")
                 .expect_text("did not arrive through hook");
         }
-        again(&fixture);
+        make_messages_due(&fixture);
         deliver(&fixture);
         assert_eq!(server.next_request().json()["id"], id, "the retry has a different id");
     }
@@ -314,7 +314,7 @@ fn killed_delivery_loses_no_message() {
             .unwrap();
         deaths += usize::from(!died.status.success());
         let whole = died.status.success();
-        again(&fixture);
+        make_messages_due(&fixture);
         deliver(&fixture);
         assert_eq!(messages(&fixture)[0].1, "delivered", "step {step}");
         let mut copies = 0;
@@ -357,7 +357,8 @@ fn acknowledged_alert_is_not_repeated() {
     run(&fixture, &["alerts", "list", "--over", "--all"]).ends(0).expect_text("acknowledged by");
 }
 
-/// Creates a program in the fixture that writes its arguments and its input to a file.
+/// Creates a program that writes its arguments and its input to a file, and its environment to a
+/// second file. Returns the path of the first.
 fn fake(fixture: &Fixture, name: &str) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
@@ -438,7 +439,7 @@ fn heartbeat_follows_successful_ticks_once_a_minute() {
     run(&fixture, &["tick"]).ends(0);
     server.next_request();
     server.heard_nothing();
-    // A tick that cannot read a project's settings sends no heartbeat.
+    // A tick that finds invalid settings sends no heartbeat.
     fs::write(fixture.state().join("heartbeat.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     fixture.configure("[nonsense]\n");
     run(&fixture, &["tick"]).ends(78);
@@ -468,21 +469,21 @@ fn settings_that_stay_broken_raise_an_alert() {
     let fixture = Fixture::with(&FAILS.replace("manual", "every 1h"));
     fixture.write("ok", "");
     let tick = |time: &str| fixture.run_at(time, &["tick"]);
-    let kinds = || fixture.count("SELECT count(*) FROM alerts WHERE ended IS NULL");
+    let open_alerts = || fixture.count("SELECT count(*) FROM alerts WHERE ended IS NULL");
     tick("2026-11-23T10:00:00Z");
     let text = fixture.read("runner.toml");
     fixture.configure("[broken\n");
     tick("2026-11-23T11:00:00Z");
     tick("2026-11-23T11:15:00Z");
-    // Somebody may be editing the file.
-    assert_eq!(kinds(), 0);
+    // There is no alert yet, because somebody may still be editing the file.
+    assert_eq!(open_alerts(), 0);
     tick("2026-11-23T11:30:00Z");
     tick("2026-11-23T11:45:00Z");
-    assert_eq!(kinds(), 1);
+    assert_eq!(open_alerts(), 1);
     let why = "SELECT count(*) FROM alerts WHERE kind = 'missed' AND count = 1
                AND why LIKE 'it waits: %unclosed table%'";
     assert_eq!(fixture.count(why), 1);
     fixture.write("runner.toml", text);
     tick("2026-11-23T12:00:00Z").ends(0);
-    assert_eq!(kinds(), 0);
+    assert_eq!(open_alerts(), 0);
 }

@@ -28,7 +28,7 @@ fn lists(talk: &mut Talk, seen: &SeenRequest, dialect: Dialect) -> bool {
     true
 }
 
-/// Creates a project whose job asks the backend `mine`.
+/// Creates a project whose job `ask` calls the backend `mine`.
 fn fixture(kind: &str, base: &str, more: &str) -> Fixture {
     let fixture = Fixture::with("");
     let keys = fixture.root().join("keys");
@@ -192,7 +192,7 @@ fn only_unbilled_requests_are_retried() {
 
 #[test]
 fn api_failures_never_reveal_the_key() {
-    for (behaviour, code, word) in [
+    for (behaviour, code, outcome) in [
         (B::LimitSeconds, 75, "deferred"),
         (B::NoKey, 77, "failed"),
         (B::EchoesTheKey, 78, "failed"),
@@ -201,9 +201,9 @@ fn api_failures_never_reveal_the_key() {
     ] {
         let server = server(Dialect::Messages, behaviour);
         let fixture = fixture("anthropic", &server.url(), "");
-        let said = fixture.run(&["run", "ask", "-v"]).ends(code);
-        assert!(!said.out.contains(KEY) && !said.err.contains(KEY), "{behaviour:?}");
-        assert_eq!(last(&fixture)["outcome"], word, "{behaviour:?}");
+        let output = fixture.run(&["run", "ask", "-v"]).ends(code);
+        assert!(!output.out.contains(KEY) && !output.err.contains(KEY), "{behaviour:?}");
+        assert_eq!(last(&fixture)["outcome"], outcome, "{behaviour:?}");
         keeps_its_key(&fixture);
     }
 }
@@ -237,7 +237,7 @@ fn backend_check_reports_api_and_missing_model() {
     fixture.run(&["run", "ask"]).ends(69).expect_text("ollama pull other:8b");
     assert_eq!(ollama.calls(), 0);
 
-    // A different server listens on the port.
+    // The server at the address is not Ollama.
     let page = Server::start(|talk, _| talk.reply(200, &[("content-type", "text/html")], "<html>"));
     fixture.run(&["config", "set", "backends.mine.base_url", &page.url()]).ends(0);
     fixture.run(&["backends", "check", "mine"]).ends(78).expect_text("is not Ollama");

@@ -21,7 +21,7 @@ fn with_nights() -> Fixture {
     let opened = nights[2]["opened"].as_str().unwrap();
     let lost = lost.replace(opened, "2020-01-01T02:30:00Z").replace("tidy", "oldest <b>job</b>");
     fixture.write(".runner/reports/2020-01-01/report.json", lost);
-    // Add a file that is not a report, and a report with a name that no night can have.
+    // Add a file that is not a report, and a report in a folder whose name no night can have.
     fixture.write(".runner/reports/broken/report.json", "{");
     fixture.write(".runner/reports/a b/report.json", fixture.read(&report));
     fixture
@@ -89,8 +89,8 @@ fn every_link_of_an_export_works() {
         }
     }
     assert!(followed > 20, "{followed}");
-    // The index links to each night. The links from each night to the previous one, starting at the
-    // newest, lead to every older night.
+    // The index links to each night. Each night links to the previous one, so following these links
+    // from the newest night reaches every older night.
     let index = fs::read_to_string(into.join("index.html")).unwrap();
     assert_eq!(links(&index).len() + 2, pages.len(), "{pages:?}");
     let mut at = links(&index)[0].clone();

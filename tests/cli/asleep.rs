@@ -26,7 +26,7 @@ fn weekend(jobs: &[(&str, &str)]) -> Fixture {
             }
         )
     });
-    // At sandbox levels below `full`, a job cannot create files in the project's top folder.
+    // At the sandbox level `files-only`, a job cannot create files in the project's top folder.
     fixture.write("ran", "");
     fixture.configure(&format!("{NO_DREAM}{}", jobs.collect::<String>()));
     fixture
@@ -63,7 +63,7 @@ fn each_job_catches_up_once_after_sleep() {
     let mut places = BTreeSet::new();
     for one in listed {
         assert_eq!(one["due"], "2026-11-23T08:00:00Z");
-        // A run that may start immediately has no `ready_at`.
+        // A run that has left the queue has no `ready_at`.
         let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let wait = ready.duration_since(now);
         assert!(!wait.is_negative() && wait <= SignedDuration::from_secs(60), "{wait}");
@@ -76,7 +76,7 @@ fn each_job_catches_up_once_after_sleep() {
     for one in listed {
         let ready = one["ready_at"].as_str().map_or(now, |at| at.parse().unwrap());
         let began = runs(&fixture, one["job"].as_str().unwrap())[0].0 != "queued";
-        // The job's group runs at most four jobs at a time.
+        // A run may be ready but still queued, because its group runs at most four jobs at a time.
         assert!(!began || ready <= half, "{one}");
     }
     woken(&fixture, 61);
@@ -115,7 +115,7 @@ fn tick_waits_for_staggered_runs() {
     let tick = begin(&fixture, &["tick", "--json"]);
     // A job writes to the pipe. By then, the tick has recorded all three occurrences.
     assert_eq!(fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
-    // The tick keeps reading the clock.
+    // The tick reads the clock repeatedly, so it notices that the other runs are ready.
     woken(&fixture, 61);
     let reported = CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).json();
     assert_eq!(reported["started"].as_array().unwrap().len(), 3, "{reported}");

@@ -1,12 +1,12 @@
-//! Tests sleep inhibition with a fake of the host's program that records its calls.
+//! Tests sleep inhibition with a fake `systemd-inhibit` that records its calls.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a fixture with a `systemd-inhibit` that records its arguments and then runs the command
-/// after its options.
+/// Creates a fixture with a `systemd-inhibit` that records its arguments, executes the shell script
+/// `answer`, and then runs the command after its options.
 fn fixture(toml: &str, answer: &str) -> Fixture {
     let fixture = Fixture::with(toml);
     let program = fixture.root().join("host/systemd-inhibit");

@@ -33,7 +33,7 @@ fn last(fixture: &Fixture) -> serde_json::Value {
     fixture.run(&["runs", "show", id.as_str().unwrap(), "--json"]).json()
 }
 
-/// Checks that only the file `keys` contains the key.
+/// Checks that no file in the project contains the key.
 fn keeps_its_key(fixture: &Fixture) {
     for (path, content) in fixture.tree(".") {
         let shown = content.windows(KEY.len()).any(|part| part == KEY.as_bytes());
@@ -42,7 +42,7 @@ fn keeps_its_key(fixture: &Fixture) {
 }
 
 #[test]
-fn failed_uses_of_tools_are_counted() {
+fn failed_tool_uses_are_counted() {
     let fixture = fixture("FailedTools", "");
     fixture.run(&["run", "ask"]).ends(0);
     let run = last(&fixture);
@@ -83,7 +83,7 @@ fn fallbacks_answer_and_are_reported() {
     assert_eq!(run["model_calls"], 3, "{run}");
     keeps_its_key(&fixture);
 
-    // Runner skips a backend whose program is missing, and reports it.
+    // Runner skips a backend whose program is missing, and reports that it was not asked.
     let fixture = self::fixture("Good", "fallback = [\"builtin\"]");
     fixture.run(&["config", "set", "backends.mine.program", "/no/such/agent"]).ends(0);
     fixture.run(&["run", "ask"]).ends(0);
@@ -93,7 +93,7 @@ fn fallbacks_answer_and_are_reported() {
     assert!(lines.contains("was not asked: mine:"), "{run}");
     assert!(!lines.contains("did not answer"), "{run}");
 
-    // If the program of the last backend is missing as well, the message names both.
+    // If the fallback's program is missing as well, the message mentions both problems.
     fixture.configure("[backends.other]\ntype = \"command\"\nprogram = \"/no/such/program\"\n");
     fixture.run(&["config", "set", "backends.mine.fallback", "[\"other\"]"]).ends(0);
     let said = fixture.run(&["run", "ask"]).ends(69).err;
@@ -167,8 +167,8 @@ fn fallback_with_exhausted_pool_is_skipped() {
     let keys = fixture.root().join("other-keys");
     fs::write(&keys, "CODEX_API_KEY=k\nSITUATION=Good\n").unwrap();
     fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
-    // The first run calls both backends. The second run could need two calls, but the pool has only
-    // one left.
+    // The first run calls both backends, and both calls are charged to both pools. The second run
+    // could need two calls, but `max` has only one left.
     fixture.configure(&format!(
         "[backends.other]\ntype = \"codex\"\nprogram = \"{FAKES}/codex\"\nenv_file = \"{}\"\n\
          pool = \"max\"\n[jobs.ask.budget]\ncalls = 2\n",
@@ -197,7 +197,7 @@ fn fallback_with_exhausted_pool_is_skipped() {
 }
 
 #[test]
-fn backend_with_exhausted_pool_gives_way_to_its_fallback() {
+fn fallback_replaces_backend_with_exhausted_pool() {
     let fixture = fixture("Good", "pool = \"max\"\nfallback = [\"builtin\"]");
     fixture.configure("[jobs.ask.budget]\ncalls = 1\n");
     let user = fixture.root().join("config/runner/config.toml");
@@ -225,7 +225,7 @@ fn backend_with_exhausted_pool_gives_way_to_its_fallback() {
 }
 
 #[test]
-fn test_asks_one_small_question() {
+fn backend_test_asks_one_question() {
     let fixture = fixture("Good", "");
     let said = fixture.run(&["backends", "test", "mine", "--json"]).ends(0).json();
     assert_eq!(said["reply"]["letters"], 6, "{said}");
@@ -256,12 +256,12 @@ fn test_asks_one_small_question() {
 }
 
 #[test]
-fn test_reports_why_there_is_no_reply() {
+fn backend_test_reports_its_failure() {
     let fixture = fixture("NoAuth", "");
     let said = fixture.run(&["backends", "test", "mine"]).ends(77);
     assert!(said.out.contains("auth: not authorized: Invalid API key"), "{said:?}");
     keeps_its_key(&fixture);
-    // A failed test raises no alert, because it is not a failure of a scheduled job.
+    // Failed tests raise no alert, not even one about a circuit breaker.
     for _ in 0..3 {
         fixture.run(&["backends", "test", "mine"]).ends(77);
     }
@@ -270,7 +270,7 @@ fn test_reports_why_there_is_no_reply() {
 }
 
 #[test]
-fn test_needs_budget() {
+fn backend_test_needs_budget() {
     let fixture = fixture("Good", "[day.budget]\ncalls = 1\n");
     fixture.run(&["backends", "test", "mine"]).ends(0);
     let refused = fixture.run(&["backends", "test", "mine"]).ends(1);

@@ -18,7 +18,7 @@ fn dreaming() -> Fixture {
     fixture
 }
 
-/// Returns the first target of each proposal of the newest pass.
+/// Returns the first target of each of the newest pass's proposals.
 fn proposed(fixture: &Fixture) -> Vec<String> {
     let mut passes: Vec<_> = fs::read_dir(fixture.path("dreams"))
         .unwrap()
@@ -41,7 +41,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives the fixture to a user other than root, so that file permissions apply.
+/// If the test runs as root, gives the fixture to another user, so that file permissions apply.
 pub fn as_nobody(fixture: &mut Fixture) {
     if !is_root() {
         return;
@@ -96,9 +96,9 @@ fn unreadable_ideas_do_not_block_others() {
     as_nobody(&mut fixture);
     fs::set_permissions(fixture.path("ideas/secret.md"), fs::Permissions::from_mode(0o000))
         .unwrap();
-    let said = fixture.run(&["dream", "run"]).ends(0).expect_text("degraded");
+    let output = fixture.run(&["dream", "run"]).ends(0).expect_text("degraded");
     for name in ["bytes.md", "huge.md", "link.md", "pipe.md", "secret.md"] {
-        assert!(said.out.contains(name), "{name} is not reported: {}", said.out);
+        assert!(output.out.contains(name), "{name} is not reported: {}", output.out);
     }
     let mut targets = proposed(&fixture);
     targets.sort();
@@ -109,10 +109,10 @@ fn unreadable_ideas_do_not_block_others() {
 
 #[test]
 fn invalid_state_file_is_reported_and_kept() {
-    for (content, word) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json")] {
+    for (content, text) in [("{\"version\": 3}", "state.json"), ("[{\"path\":", "state.json")] {
         let fixture = dreaming();
         fixture.write("dreams/state.json", content);
-        fixture.run(&["dream", "run"]).ends(78).expect_text("environment").expect_text(word);
+        fixture.run(&["dream", "run"]).ends(78).expect_text("environment").expect_text(text);
         assert_eq!(fixture.read("dreams/state.json"), content);
         assert!(fixture.path("dreams/.failed").exists());
     }
@@ -134,6 +134,7 @@ fn unwritable_folder_is_an_environment_failure() {
 pub struct Mounted(PathBuf);
 
 impl Mounted {
+    /// Mounts a file system of this size. Returns `None` if mounting is not permitted.
     pub fn at(path: &Path, size: &str) -> Option<Self> {
         fs::create_dir_all(path).unwrap();
         let mut command = Command::new("mount");
@@ -190,7 +191,7 @@ fn damaged_database_stops_commands() {
     let fixture = dreaming();
     fixture.run(&["dream", "run"]).ends(0);
     let path = fixture.state().join("database.sqlite");
-    // Overwrite all pages but the first with noise.
+    // Overwrite all pages except the first.
     let mut file = fs::File::options().write(true).open(&path).unwrap();
     let size = file.metadata().unwrap().len();
     file.seek(SeekFrom::Start(4096)).unwrap();
@@ -198,17 +199,17 @@ fn damaged_database_stops_commands() {
     drop(file);
     let damaged = fs::read(&path).unwrap();
     for command in [&["tick"][..], &["status"], &["night"], &["run", "dream"]] {
-        let said: CommandOutput = fixture.run(command).ends(70);
+        let output: CommandOutput = fixture.run(command).ends(70);
         assert!(
-            said.err.contains("damaged") && said.err.contains("fix: runner db restore"),
-            "{said:?}"
+            output.err.contains("damaged") && output.err.contains("fix: runner db restore"),
+            "{output:?}"
         );
     }
     assert_eq!(fs::read(&path).unwrap(), damaged, "the damaged database was replaced");
-    assert!(fixture.state().join("damaged.json").is_file(), "there is no failure marker");
+    assert!(fixture.state().join("damaged.json").is_file(), "the damage was not recorded");
     // There is no backup, so the hint suggests another command. Run it verbatim.
-    let said = fixture.run(&["db", "restore"]).ends(65);
-    let hint = said.err.split("fix: ").nth(1).unwrap().split("   (").next().unwrap();
+    let output = fixture.run(&["db", "restore"]).ends(65);
+    let hint = output.err.split("fix: ").nth(1).unwrap().split("   (").next().unwrap();
     assert!(fixture.command("sh", &["-c", hint]).status().unwrap().success(), "{hint}");
     fixture.run(&["night"]).ends(0);
     assert!(!fixture.state().join("damaged.json").exists());
@@ -231,8 +232,8 @@ fn stale_wal_is_not_replayed() {
     fs::copy(fixture.root().join("wal"), fixture.state().join("database.sqlite-wal")).unwrap();
     // Runner must not replace a lost database silently. The user decides whether to start with an
     // empty one.
-    let said = fixture.run(&["night"]).ends(70);
-    let anew = said.err.split("to start with an empty database: ").nth(1).unwrap();
+    let output = fixture.run(&["night"]).ends(70);
+    let anew = output.err.split("to start with an empty database: ").nth(1).unwrap();
     let anew = anew.split(")\n").next().unwrap();
     let moved = fixture.command("sh", &["-c", anew]).status().unwrap();
     assert!(moved.success(), "{anew}");
@@ -259,7 +260,7 @@ fn project_can_be_recreated_in_place() {
     fs::set_permissions(fixture.path("runner.toml"), fs::Permissions::from_mode(0o600)).unwrap();
     fixture.run(&["init"]).ends(0).expect_text("added");
     let mode = fs::metadata(fixture.path("runner.toml")).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "a private file stays private");
+    assert_eq!(mode & 0o777, 0o600, "the mode of a private file was changed");
     assert!(fixture.read("runner.toml").starts_with("[project]\nid = \""));
 }
 
@@ -318,7 +319,7 @@ fn configuration_mistakes_name_file_and_key() {
 
 #[test]
 fn trigger_and_policy_mistakes_name_the_file() {
-    for (toml, words) in [
+    for (toml, text) in [
         (
             "trigger = \"after draem\"",
             "jobs.tidy.trigger: there is no job \"draem\"; did you mean \"dream\"?",
@@ -332,13 +333,13 @@ fn trigger_and_policy_mistakes_name_the_file() {
         let fixture = Fixture::with(&format!(
             "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n{toml}\n"
         ));
-        fixture.run(&["night"]).ends(78).expect_text("runner.toml:").expect_text(words);
+        fixture.run(&["night"]).ends(78).expect_text("runner.toml:").expect_text(text);
         assert!(!fixture.path(".runner/reports").exists());
     }
 }
 
 #[test]
-fn usage_errors_exit_with_2() {
+fn mistyped_commands_and_ids_are_refused() {
     let fixture = Fixture::new();
     fixture.run(&["nigth"]).ends(2).expect_text("night");
     fixture.run(&["execute", "not-an-id"]).ends(2).expect_text("is not an id");
@@ -357,8 +358,8 @@ fn unknown_job_lists_known_jobs() {
     }
     fixture.run(&["run", "tidy"]).ends(0);
     fixture.run(&["run", "tidy"]).ends(0);
-    let said = fixture.run(&["runs", "show", "0"]).ends(65);
-    assert!(said.err.matches("(tidy)").count() == 2, "{said:?}");
+    let output = fixture.run(&["runs", "show", "0"]).ends(65);
+    assert!(output.err.matches("(tidy)").count() == 2, "{output:?}");
     let next = fixture.run(&["schedule", "next", "--every", "15m", "--json"]).ends(0).json();
     let at = next["next"][0]["at"].as_str().unwrap();
     assert!(!at.contains('.'), "{at}");
@@ -366,9 +367,9 @@ fn unknown_job_lists_known_jobs() {
     fixture
         .configure("[nigth]\nat = \"01:00\"\n[jobs.two]\nkind = \"command\"\nprogam = \"true\"\n");
     for command in ["night", "init", "status"] {
-        let said = fixture.run(&[command]);
-        let said = format!("{}{}", said.out, said.err);
-        assert!(said.contains("it shows this mistake and "), "{command}: {said}");
+        let output = fixture.run(&[command]);
+        let output = format!("{}{}", output.out, output.err);
+        assert!(output.contains("it shows this mistake and "), "{command}: {output}");
     }
 }
 
@@ -384,9 +385,9 @@ fn empty_ids_and_long_input_are_refused() {
     ] {
         fixture.run(args).ends(2).expect_text("a value is required");
     }
-    // A submission is read only if a request awaits it.
+    // `dream submit` reads its input only if a request is open.
     fixture.run(&["dream", "delta", "--json"]).ends(0);
-    // The limit of 16 MiB splits a character.
+    // Reading one byte more than the limit of 16 MiB splits a character.
     let long = fixture.root().join("long");
     fs::write(&long, "é".repeat((8 << 20) + 1)).unwrap();
     let cases = [

@@ -10,7 +10,8 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
-/// Creates a second project of the same user.
+/// Creates a second project of the same user, appends `toml` to its `runner.toml`, and returns its
+/// folder.
 pub fn other(fixture: &Fixture, toml: &str) -> PathBuf {
     let path = fixture.root().join("other");
     fs::create_dir_all(&path).unwrap();
@@ -30,8 +31,8 @@ fn user(fixture: &Fixture, toml: &str) {
     fs::write(path, format!("{text}\n{toml}")).unwrap();
 }
 
-/// Returns the settings of `jobs` jobs that each ask a program once. The program records each call.
-/// All calls are charged to the pool `max`.
+/// Returns the settings of `jobs` jobs that each ask a program once. The program appends a line to
+/// the file `calls` for each call. All calls are charged to the pool `max`.
 fn asks(calls: &Path, jobs: usize, wait: &str) -> String {
     let mut toml = format!(
         "[jobs.dream]\nenabled = false\n[backends.model]\ntype = \"command\"\nprogram = \"sh\"\npool = \"max\"\n\
@@ -42,7 +43,7 @@ fn asks(calls: &Path, jobs: usize, wait: &str) -> String {
         toml.push_str(&format!(
             "[jobs.ask{job}]\nkind = \"prompt\"\nprompt = \"x\"\nto = \"notes/{job}.md\"\nbackend = \"model\"\n\
              trigger = \"manual\"\nbudget = {{ calls = 1 }}\n\
-             # It counts its calls in a file outside.\nsandbox = \"off\"\n"
+             # The program records its calls outside the project.\nsandbox = \"off\"\n"
         ));
     }
     toml
@@ -83,7 +84,7 @@ fn concurrent_killed_runs_respect_pool_limits() {
                 .process_group(0)
                 .spawn()
                 .unwrap();
-            // A third of the runs are killed at a random time.
+            // About a third of the runs are killed, each at a random time unless it has ended.
             let delay = Duration::from_micros(dice.roll(1_500_000));
             runs.push((run, if dice.roll(3) == 0 { delay } else { Duration::MAX }));
         }
@@ -110,9 +111,9 @@ fn concurrent_killed_runs_respect_pool_limits() {
         assert!(asked <= charged && charged <= CAP, "{why}");
         assert_eq!(fixture.count("SELECT count(*) FROM reservations WHERE open"), 0, "{why}");
         assert_eq!(fixture.count("SELECT coalesce(sum(calls), 0) FROM requests"), charged, "{why}");
-        // Killed runs keep nothing reserved.
+        // No killed run keeps a reservation.
         let left = fixture.run(&["budget", "--json"]).ends(0).json();
-        let pool = account(&left, "pool-day");
+        let pool = budget_level(&left, "pool-day");
         assert_eq!(pool["left"]["calls"], CAP - charged, "{why}");
         assert!(fixture.survivors().is_empty());
     }
@@ -122,9 +123,9 @@ fn concurrent_killed_runs_respect_pool_limits() {
     ));
 }
 
-fn account(reported: &serde_json::Value, level: &str) -> serde_json::Value {
-    let accounts = reported["budgets"].as_array().unwrap();
-    let found = accounts.iter().find(|account| account["level"] == level);
+fn budget_level(reported: &serde_json::Value, level: &str) -> serde_json::Value {
+    let levels = reported["budgets"].as_array().unwrap();
+    let found = levels.iter().find(|one| one["level"] == level);
     found.unwrap_or_else(|| panic!("no {level} in {reported}")).clone()
 }
 
@@ -166,7 +167,7 @@ fn budget_grant_ends_with_its_day() {
     let plan =
         at(&fixture, noon, &["run", "ask1", "--dry-run", "--json"]).ends(0).json().to_string();
     let calls = r#""calls":{"cap":3,"used":1,"left":2}"#;
-    assert!(plan.contains(calls), "the dry run shows the grant: {plan}");
+    assert!(plan.contains(calls), "the dry run does not show the grant: {plan}");
     at(&fixture, noon, &["run", "ask1"]).ends(0);
     at(&fixture, noon, &["budget"])
         .ends(0)
@@ -175,13 +176,13 @@ fn budget_grant_ends_with_its_day() {
         .expect_text("the audit")
         .expect_text("renews 2026-11-22 00:00 UTC");
     let reported = at(&fixture, noon, &["budget", "show", "--json"]).ends(0).json();
-    let pool = account(&reported, "pool-day");
+    let pool = budget_level(&reported, "pool-day");
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&2.into(), &1.into()));
     assert_eq!(pool["renews"], "2026-11-22T00:00:00Z");
     assert_eq!(pool["grants"][0]["who"], "ann");
-    // The grants end with the day, so the next day has the configured limit again.
+    // The grant ends with the day, so the next day has the configured limit again.
     let next = at(&fixture, "2026-11-22T12:00:00Z", &["budget", "--json"]).json();
-    let pool = account(&next, "pool-day");
+    let pool = budget_level(&next, "pool-day");
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&0.into(), &1.into()));
     for (by, name) in
         [("job", "ask0"), ("backend", "model"), ("day", "2026-11-21"), ("pool", "pool-day max")]
@@ -239,7 +240,7 @@ fn pool_limit_defers_jobs_of_all_projects() {
     at(&fixture, now, &["budget"])
         .ends(0)
         .expect_text("pool max is rate-limited until 2026-11-21 22:00 UTC");
-    // Waiting uses up no attempt. After the reset, the runs continue automatically.
+    // After the reset, a tick starts the deferred runs.
     at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);
     assert_eq!(fixture.count("SELECT count(*) FROM limits"), 0, "the limit is still recorded");
@@ -316,8 +317,8 @@ fn refused_job_is_reported_once() {
     for hour in ["22", "23"] {
         at(&fixture, &format!("2026-11-21T{hour}:30:00Z"), &["tick"]).ends(69);
     }
-    // Each scheduled time is checked again and fails, the breaker stays closed, and the user gets
-    // one alert.
+    // A run fails at each scheduled time, but the breaker remains closed, and the user gets one
+    // alert.
     let failed = "SELECT count(*) FROM runs WHERE outcome ->> 'outcome' = 'failed'";
     assert_eq!(fixture.count(failed), 3);
     let status = at(&fixture, "2026-11-21T23:40:00Z", &["status"]).ends(0).out;

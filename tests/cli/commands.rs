@@ -1,4 +1,4 @@
-//! Tests command jobs and the conditions for their success.
+//! Tests command and prompt jobs, and the conditions for their success.
 
 use std::fs::File;
 use std::mem::MaybeUninit;
@@ -28,7 +28,7 @@ fn declared_artifact_is_published_and_reported() {
     assert!(fixture.survivors().is_empty());
 }
 
-/// Processes unrelated to runner, and a watch that counts the reads of their state.
+/// Processes unrelated to runner, and a watch that reports when their state files are opened.
 struct Strangers {
     all: Vec<Child>,
     /// Open files that are never read. The kernel drops the watch on a `/proc` file that is not
@@ -52,7 +52,8 @@ impl Strangers {
         Self { all, _states: states, watch }
     }
 
-    /// Returns how often the state of one of these processes was read since the last call.
+    /// Returns the number of the watch's events since the last call. It is 0 only if no state file
+    /// was opened.
     fn reads(&self) -> usize {
         let mut buffer = [MaybeUninit::uninit(); 64 * 1024];
         let mut reader = inotify::Reader::new(&self.watch, &mut buffer);
@@ -69,22 +70,22 @@ impl Drop for Strangers {
     }
 }
 
-/// Checks that at least one of many runs reads the state of no other process. Other tests that run
-/// at the same time also read the states of all processes, but if the run itself did so, every
-/// attempt would show reads.
+/// Checks that a run does not read the state of unrelated processes. Concurrent tests may read the
+/// states, so one attempt without a read is enough. If the run itself read them, no attempt would
+/// succeed.
 #[test]
-fn run_reads_no_other_processes() {
+fn run_ignores_unrelated_processes() {
     let fixture = job("true", "");
     fixture.run(&["run", "tidy"]).ends(0);
     let strangers = Strangers::start(200);
     std::fs::read(format!("/proc/{}/stat", strangers.all[0].id())).unwrap();
-    assert!(strangers.reads() > 0, "the watch counted no read");
+    assert!(strangers.reads() > 0, "the watch reported no read");
     let reads_none = |_| {
         strangers.reads();
         fixture.run(&["run", "tidy"]).ends(0);
         strangers.reads() == 0
     };
-    assert!((0..50).any(reads_none), "each run read the states of other processes");
+    assert!((0..50).any(reads_none), "every run read the state of an unrelated process");
 }
 
 #[test]
@@ -134,7 +135,7 @@ fn deadline_kills_the_process_tree() {
 }
 
 #[test]
-fn environment_is_an_allowlist() {
+fn program_gets_only_allowed_variables() {
     let fixture = job(
         "env | cut -d= -f1 | sort | tr '\\n' ' ' > \"$RUNNER_OUT/a.txt\"",
         "env = [\"WANTED\"]\nartifacts = [{ from = \"a.txt\", to = \"out/a.txt\" }]\n",
@@ -188,7 +189,7 @@ fn secrets_from_environment_are_redacted() {
 #[test]
 fn killed_run_leaves_a_failmark() {
     let fixture = job(
-        // Without a sandbox, the script can kill the launcher's parent.
+        // Without a sandbox, the script can kill the run's process, which is the launcher's parent.
         "read _ _ _ run _ < /proc/$PPID/stat; kill -9 $run; sleep 1000",
         "sandbox = \"off\"\n",
     );
@@ -248,7 +249,7 @@ fn command_backend_answers_a_prompt() {
     assert_sandboxed(row);
 }
 
-/// Checks that the guide's example backend works verbatim for both kinds of job.
+/// Checks that the guide's example backend works verbatim for a dream and for a prompt.
 #[test]
 fn guide_example_backend_works() {
     let guide = include_str!("../../docs/guide/command-backend.md");

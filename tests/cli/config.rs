@@ -111,7 +111,7 @@ fn set_changes_one_line_or_nothing() {
     }
     fs::remove_file(fixture.path("runner.toml")).unwrap();
     fs::rename(&kept, fixture.path("runner.toml")).unwrap();
-    // The user's own file may be a link. It stays a link, and its target keeps its permissions.
+    // The user's own file may be a link. Runner writes to the link's target, which keeps its mode.
     let own = fixture.root().join("config/runner/config.toml");
     fs::rename(&own, &kept).unwrap();
     fs::set_permissions(&kept, fs::Permissions::from_mode(0o640)).unwrap();
@@ -275,7 +275,7 @@ fn init_with_invalid_settings_writes_nothing() {
 }
 
 #[test]
-fn changed_schedule_counts_from_the_change() {
+fn changed_schedule_starts_at_the_change() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 1h\"\n",
     );

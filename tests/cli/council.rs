@@ -1,4 +1,5 @@
-//! Tests which councillors a night asks, and which answers it uses.
+//! Tests which councillors an overnight run asks and which answers it uses, and the reports on
+//! other programs' summaries.
 
 use std::fs;
 
@@ -16,9 +17,9 @@ const WORK: &str = concat!(
     "],\"consumed\":false,\"claim_status\":\"available\"}\n",
 );
 
-/// Returns the settings of a scripted councillor. `$id` in the script contains the ids of the
-/// candidates, one per line.
-fn voice(name: &str, script: &str) -> String {
+/// Returns the settings of a scripted councillor. In the script, `$id` contains the candidates'
+/// ids, one per line, and `$one` and `$two` are the first two.
+fn councillor(name: &str, script: &str) -> String {
     let script = format!(
         "id=$(grep -o 'dream-[0-9a-f]*' request.json | awk '!seen[$0]++'); one=$(echo \"$id\" | sed -n 1p); two=$(echo \"$id\" | sed -n 2p); {script}"
     );
@@ -28,7 +29,8 @@ fn voice(name: &str, script: &str) -> String {
     )
 }
 
-/// Returns a shell command that prints an answer; `$one` and `$two` are ids of candidates.
+/// Returns a shell command that prints an answer. `backs` lists the ids of the candidates that it
+/// supports, such as [`ONE`].
 fn answer(kind: &str, action: &str, confidence: &str, backs: &str) -> String {
     let fixed = json!({
         "headline": format!("{action}, of course"), "recommended_kind": kind, "recommended_first_action": action,
@@ -78,13 +80,16 @@ fn synthesis_omits_failed_councillors() {
     let fixture = fixture(
         "runners = [\"builtin\", \"yes\", \"no\", \"liar\", \"slow\", \"gone\", \"prose\"]\ncouncil_timeout = \"4s\"\ncreative_lane = true\n",
         &[
-            voice("yes", &answer("implement", "Mend the retry", "high", TWO)),
-            voice("no", &answer("research", hostile, "low", &format!("{ONE},{TWO}"))),
-            voice("liar", &answer("repair", "Trust me", "high", "\\\"dream-ffffffffffffffff\\\"")),
-            voice("slow", "sleep 600"),
+            councillor("yes", &answer("implement", "Mend the retry", "high", TWO)),
+            councillor("no", &answer("research", hostile, "low", &format!("{ONE},{TWO}"))),
+            councillor(
+                "liar",
+                &answer("repair", "Trust me", "high", "\\\"dream-ffffffffffffffff\\\""),
+            ),
+            councillor("slow", "sleep 600"),
             "[backends.gone]\ntype = \"command\"\nprogram = \"a-program-that-is-nowhere\"\n"
                 .to_owned(),
-            voice(
+            councillor(
                 "prose",
                 "echo 'I would begin with the retry.'; echo evil > ../voice-1/evil; echo evil > ../../../evil; true",
             ),
@@ -139,7 +144,7 @@ fn synthesis_omits_failed_councillors() {
         summary["dreamscape"]
     );
 
-    // Each packet refers to its evidence and its councillors.
+    // The first packet refers to its evidence and to the councillors that support it.
     let packets = summary["morning_packets"].as_array().unwrap();
     assert_eq!(store["packets"].as_array().unwrap().len(), packets.len());
     let backed = &store["packets"][0];
@@ -184,7 +189,7 @@ fn councillors_run_concurrently() {
         format!("read line < '{pipe}'; {}", answer("implement", "Mend the retry", "high", ONE));
     let fixture = self::fixture(
         "runners = [\"give\", \"take\"]\nsandbox = \"off\"\ncouncil_timeout = \"60s\"\n",
-        &[voice("give", &give), voice("take", &take)],
+        &[councillor("give", &give), councillor("take", &take)],
     );
     fixture.run_with_clock(&["overnight", "start"]).ends(0);
     let synthesis = artifact(&fixture, "council/synthesis.json");
@@ -197,7 +202,7 @@ fn councillors_run_concurrently() {
 fn unaffordable_councillors_are_skipped() {
     let fixture = fixture(
         "runners = [\"builtin\", \"dear\"]\n[day.budget]\ncalls = 5\ntokens = 0\n",
-        &[voice("dear", &answer("implement", "Mend the retry", "high", ONE))],
+        &[councillor("dear", &answer("implement", "Mend the retry", "high", ONE))],
     );
     fixture.run_with_clock(&["overnight", "start"]);
     let summary = artifact(&fixture, "summary.json");
@@ -216,7 +221,7 @@ fn unaffordable_councillors_are_skipped() {
 fn resumed_run_reuses_recorded_answers() {
     let fixture = fixture(
         "runners = [\"one\"]\n",
-        &[voice("one", &answer("implement", "Mend the retry", "high", ONE))],
+        &[councillor("one", &answer("implement", "Mend the retry", "high", ONE))],
     );
     fixture.run_with_clock(&["overnight", "start"]).ends(0);
     let asked = || fixture.count("SELECT count(*) FROM requests");
@@ -246,7 +251,7 @@ fn resumed_run_reuses_recorded_answers() {
 }
 
 #[test]
-fn unknown_councillor_is_rejected() {
+fn unknown_or_repeated_councillors_are_rejected() {
     let fixture = fixture("", &[]);
     fixture
         .run_with_clock(&["overnight", "start", "--runner", "bulitin"])

@@ -1,4 +1,4 @@
-//! Tests the curator's endpoint checks, job files and event budgets.
+//! Tests the curator's endpoint checks, job files, events and setup.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -16,8 +16,8 @@ use crate::fixture::{CommandOutput, Fixture};
 
 const JOB: &str = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
 
-/// Starts a server that answers a request with `answer(path)`, or does not answer if that is
-/// `None`.
+/// Starts a server that answers each request with `answer(path)`, or leaves the request unanswered
+/// if that is `None`. Returns the server's port.
 fn service(answer: impl Fn(&str) -> Option<String> + Send + Clone + 'static) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -202,7 +202,7 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
     assert_eq!(ideas.len(), 1, "{ideas:?}");
     let text = String::from_utf8_lossy(&ideas[0].1).into_owned();
     assert!(text.contains("plan.md:3") && text.contains("status: draft"), "{text}");
-    // Remove the source of a queued job.
+    // A queued job fails if its source has been removed.
     fixture.write("t.jsonl", &lines);
     fixture
         .run(&["curator", "enqueue", "--kind", "ingest-claude-session", "--source", "t.jsonl"])
@@ -237,7 +237,7 @@ fn learnings_wait_for_the_corpus_lock() {
     fixture.run(&["curator", "work"]).expect_text("the corpus is locked by PID");
     assert!(
         !fixture.path(".agents/learnings").exists(),
-        "learnings were written while the night held the lock"
+        "learnings were written while the corpus was locked"
     );
     assert_eq!(fixture.tree(".runner/curator/queue").len(), 1);
     drop(night);
@@ -287,7 +287,7 @@ fn killed_worker_loses_and_duplicates_nothing() {
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 1, "{learnings:?}");
     assert!(learnings[0].0.contains("ask-before-a-push"), "{learnings:?}");
-    // The next claim removes the owner file of the dead process.
+    // Only owner files may remain. The next claim of the job replaces its owner file.
     let left = fixture.tree(".runner/curator/processing");
     assert!(left.iter().all(|(name, _)| name.ends_with(".owner")), "{left:?}");
 }
@@ -327,7 +327,7 @@ fn event_budget_limits_nested_escalations() {
             .expect_text("handled");
         calls += 1;
     }
-    assert_eq!(calls, 4, "the calls do not add up to the budget of the first event");
+    assert_eq!(calls, 4, "the number of calls differs from the first event's budget");
     let first = event["id"].as_str().unwrap();
     fixture
         .run(&["curator", "events", "escalate", first])
@@ -365,7 +365,7 @@ fn event_budget_limits_nested_escalations() {
 }
 
 #[test]
-fn unreachable_model_is_named_and_answers_no_event() {
+fn unreachable_model_is_named_and_not_charged() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let fixture = Fixture::with(&format!(
         "{JOB}backend = \"down\"\n[backends.down]\ntype = \"ollama\"\nmodel = \"m\"\n\
@@ -417,7 +417,7 @@ fn critical_event_is_shown_until_acknowledged() {
     assert_eq!(alerts[0]["kind"], "critical-event", "{alerts}");
     assert_eq!((&alerts[0]["count"], &alerts[1]), (&json!(1), &Value::Null), "{alerts}");
     assert!(alerts[0]["why"].as_str().unwrap().contains(id), "{alerts}");
-    // The alert stays open while the project's folder is missing.
+    // The alert remains open while the project's folder is missing.
     let away = fixture.root().join("away");
     fs::rename(fixture.root().join("project"), &away).unwrap();
     let elsewhere = |args: &[&str]| {
@@ -436,7 +436,7 @@ fn critical_event_is_shown_until_acknowledged() {
 }
 
 #[test]
-fn diagnose_hints_lead_to_a_working_curator() {
+fn diagnose_hints_produce_a_working_curator() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     let port = ollama(&["gemma4:e4b"]);
@@ -451,14 +451,13 @@ fn diagnose_hints_lead_to_a_working_curator() {
         let wrong = found.as_array().unwrap().iter().find(|it| it["level"] == "wrong");
         let Some(wrong) = wrong else {
             assert_eq!(said.code, 0);
-            assert!(round > 1, "there was nothing to fix");
+            assert!(round > 1, "fewer than two problems were found");
             fixture.run(&["curator", "enqueue", "--kind", "lint-wiki"]).ends(0);
             fixture.run(&["curator", "work"]).ends(0);
             assert_eq!(fixture.tree(".runner/curator/done").len(), 1);
             return;
         };
         assert_eq!(said.code, 1);
-        // Run the hint verbatim in a shell.
         let hint = wrong["hint"].as_str().unwrap();
         let bin = env!("CARGO_BIN_EXE_runner").trim_end_matches("/runner");
         let path = format!("{bin}:{}", std::env::var("PATH").unwrap());

@@ -88,7 +88,7 @@ fn report_covers_notes_and_session_results() {
     let learnings = fixture.tree(".agents/learnings");
     assert_eq!(learnings.len(), 2, "{learnings:?}");
 
-    // The corpus accepts the learnings, and promotes them once they have been used.
+    // The corpus accepts the learnings, and would promote one that has been used.
     let used = learnings.iter().map(|(path, _)| {
         let cited = json!({ "artifact_path": format!(".agents/learnings/{path}"), "session_id": "later",
                             "cited_at": "2027-03-02T02:00:00Z", "citation_type": "applied" });
@@ -133,7 +133,7 @@ fn report_covers_notes_and_session_results() {
             one["targets"][0].as_str().unwrap().starts_with("ideas/seed-retry-the-upload")
         });
     assert!(seeded, "{reported}");
-    // A report does not repeat the entries of the previous night.
+    // The next report does not repeat the work of the first day.
     fixture.run_at("2027-03-03T02:30:00Z", &["tick"]).ends(0);
     let next = fixture.read(".runner/reports/2027-03-03/report.md");
     assert!(!next.contains("## By day"), "{next}");

@@ -27,17 +27,17 @@ const SOON: Duration = Duration::from_secs(25);
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// An inotify watch for files that are moved into a folder.
-struct FolderCounts(OwnedFd);
+struct MoveWatch(OwnedFd);
 
-impl FolderCounts {
+impl MoveWatch {
     fn of(folder: &Path) -> Self {
         let watch = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).unwrap();
         inotify::add_watch(&watch, folder, WatchFlags::MOVED_TO).unwrap();
         Self(watch)
     }
 
-    /// Waits until a file is moved, `other` becomes readable, or the time limit passes. Returns
-    /// whether a file was moved.
+    /// Waits until a file is moved into the folder, `other` becomes readable, or the time limit
+    /// passes. Returns whether a file was moved.
     fn wait(&self, other: Option<&dyn std::os::fd::AsFd>, limit: Duration) -> bool {
         let mut polled = vec![PollFd::new(&self.0, PollFlags::IN)];
         polled.extend(other.map(|other| PollFd::from_borrowed_fd(other.as_fd(), PollFlags::IN)));
@@ -58,7 +58,7 @@ fn handle(pid: u32) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// Kills one of the processes that have claimed a file.
+/// Kills a random process that has claimed a job. Returns whether a process was killed.
 fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
     let mut owners = Vec::new();
     for entry in fs::read_dir(fixture.path(WORKER).join("processing")).unwrap() {
@@ -86,7 +86,7 @@ fn kill_one_at_work(fixture: &Fixture, dice: &mut Random) -> bool {
     words.contains("execute") && pidfd_send_signal(&handle, Signal::KILL).is_ok()
 }
 
-/// Returns the ids of the files in one of the worker's folders.
+/// Returns the ids of the jobs in one of the worker's folders.
 fn ids(fixture: &Fixture, part: &str) -> BTreeSet<String> {
     let entries = fs::read_dir(fixture.path(WORKER).join(part)).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -162,7 +162,7 @@ fn concurrent_workers_settle_each_job_once() {
         }
     };
     let (killed, orphaned) = thread::scope(|scope| {
-        let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
+        let reported = MoveWatch::of(&fixture.path(WORKER).join("processing"));
         let (starters, fixture) = (&starters, &fixture);
         let killer = scope.spawn(move || {
             let (mut killed, mut orphaned) = (0, 0);
@@ -214,7 +214,7 @@ fn concurrent_workers_settle_each_job_once() {
         let reason = fixture.read(&format!("{WORKER}/failed/{id}.reason.txt"));
         assert!(reason.contains("died, for the second time"), "{reason}");
     }
-    // First starts follow the order of the queue.
+    // Jobs are first started in the order of the queue.
     let hour = fixture.read(&format!("{WORKER}/logs/hour.jsonl"));
     let mut order = Vec::new();
     // A job is listed more than once if it returned to the queue, or if its worker died before the
@@ -230,10 +230,10 @@ fn concurrent_workers_settle_each_job_once() {
     assert_eq!(open(), 0);
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
     #[allow(clippy::cast_precision_loss)]
-    let pace = count as f64 / took.as_secs_f64();
+    let rate = count as f64 / took.as_secs_f64();
     print_line(&format!(
-        "crowd: {count} jobs by {CROWD} workers in {:.1} s, {pace:.0} jobs a second; {} processes, {killed} runs and \
-         {orphaned} workers killed, {} done, {} failed",
+        "crowd: {count} jobs by {CROWD} workers in {:.1} s, {rate:.0} jobs a second; {} processes, {killed} runs and \
+         {orphaned} commands killed, {} done, {} failed",
         took.as_secs_f64(),
         started.load(Ordering::SeqCst),
         done.len(),
@@ -261,7 +261,7 @@ fn hourly_cap_survives_restarts() {
         assert!(minute < 60 * i64::try_from(count).unwrap(), "the queue does not advance");
         let now = first + jiff::SignedDuration::from_mins(minute);
         fixture.set_clock(now);
-        let reported = FolderCounts::of(&fixture.path(WORKER).join("processing"));
+        let reported = MoveWatch::of(&fixture.path(WORKER).join("processing"));
         let mut child = fixture
             .runner_with_clock(&["--quiet", "curator", "work"])
             .stdout(Stdio::null())
@@ -317,7 +317,7 @@ fn watcher(fixture: &Fixture) -> Child {
 }
 
 #[track_caller]
-fn done_soon(fixture: &Fixture, reported: &FolderCounts, id: &str) {
+fn done_soon(fixture: &Fixture, reported: &MoveWatch, id: &str) {
     let path = fixture.path(WORKER).join(format!("done/{id}.json"));
     let until = boot_time() + SOON;
     while !path.exists() {
@@ -336,7 +336,7 @@ fn switches(pid: u32) -> u64 {
 #[test]
 fn watch_runs_dropped_jobs_until_stopped() {
     let fixture = fixture("[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n");
-    let reported = FolderCounts::of(&fixture.path(WORKER).join("done"));
+    let reported = MoveWatch::of(&fixture.path(WORKER).join("done"));
     let mut watch = watcher(&fixture);
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let first = drop_job(&fixture, 1, 0, 0);
@@ -346,13 +346,13 @@ fn watch_runs_dropped_jobs_until_stopped() {
     assert!(line.contains("curator: degraded"), "{line}");
     let second = drop_job(&fixture, 2, 0, 0);
     done_soon(&fixture, &reported, &second);
-    // A shell redirection writes the file in place.
+    // Like a shell redirection, this writes the file in place.
     let third = "20260102T030405Z-lint-wiki-0000abcd";
     let job = json!({ "id": third, "kind": "lint-wiki", "created_at": "2026-01-02T03:04:05Z" });
     fs::write(queue(&fixture, third), job.to_string()).unwrap();
     done_soon(&fixture, &reported, third);
     while !lines.next().unwrap().unwrap().contains(third) {}
-    // The watcher may first finish its current work, but must then stay idle.
+    // The watcher may first finish its current work, but must then be idle.
     let mut quiet = false;
     for _ in 0..20 {
         let before = switches(watch.id());
@@ -367,7 +367,7 @@ fn watch_runs_dropped_jobs_until_stopped() {
     assert!(ended_within(watch.id(), LIMIT));
     assert_eq!(watch.wait().unwrap().code(), Some(0));
     let runs = fixture.run(&["runs", "--json"]).json();
-    assert_eq!(runs.as_array().unwrap().len(), 3, "there are runs without work: {runs}");
+    assert_eq!(runs.as_array().unwrap().len(), 3, "a run was started without work: {runs}");
 }
 
 #[test]

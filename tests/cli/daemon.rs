@@ -1,4 +1,4 @@
-//! Tests the daemon: due jobs, requests from clients, and its shutdown.
+//! Tests the daemon: due jobs, requests from clients, and shutdown.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -109,7 +109,7 @@ fn stop_kills_processes_that_ignore_sigterm() {
     let began = Instant::now();
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    assert!(began.elapsed() < Duration::from_secs(30), "{began:?}");
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
     assert_eq!(fixture.survivors(), Vec::<String>::new());
     let reported = outcome(&fixture, &id);
     assert!(reported.contains("cancelled"), "the run did not settle itself: {reported}");
@@ -158,7 +158,7 @@ fn private_socket_rejects_invalid_requests() {
         let reported = daemon.ask(&format!(r#"{{"ask":"{ask}","run":"{unknown}"}}"#));
         assert!(reported["why"].as_str().unwrap().contains(unknown), "{reported}");
     }
-    // The client sends invalid UTF-8, and then a line without an end.
+    // The client sends invalid UTF-8, and then a long line without an end.
     let mut stream = daemon.connect();
     stream.write_all(b"\xff\xfe\n").unwrap();
     let mut replies = BufReader::new(stream.try_clone().unwrap());
@@ -219,7 +219,7 @@ fn followed_log_ends_with_the_run() {
     daemon.wait_for_text("wait: succeeded");
     daemon.signal(Signal::TERM);
     daemon.ends(0);
-    // Without a daemon, the command prints the same log of the ended run.
+    // Without a daemon, the command prints the same output for the finished run.
     assert_eq!(CommandOutput::of(follow().wait_with_output().unwrap()).out, said.out);
     fixture.run_with_clock(&["runs", "logs", "01ZZZZZZZZ", "--follow"]).ends(65);
 }

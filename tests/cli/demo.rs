@@ -12,7 +12,7 @@ fn demo_reports_despite_a_hostile_idea() {
     assert!(said.out.contains("# Night "), "{said:?}");
     let (_, next) = said.out.split_once("\nDo this first:\n").unwrap();
     let next: Vec<&str> = next.lines().filter(|line| line.starts_with("  ")).collect();
-    // `runner` is not in `PATH`, as in a clone where `cargo run` built it.
+    // `runner` is not in `PATH`, so each command contains the program's path.
     let path = env!("CARGO_BIN_EXE_runner");
     assert_eq!(next.len(), 3, "{next:?}");
     assert!(next.iter().all(|line| line.contains(path)), "{next:?}");
@@ -91,7 +91,8 @@ fn demo_reports_despite_a_hostile_idea() {
     assert_eq!(fs::read_dir(fixture.root().join("state/runner-demo")).unwrap().count(), 1);
 }
 
-/// Checks the results of the cycle: commits, telemetry, one journal entry, and a changed board.
+/// Checks the results of the cycle: commits, recorded tool calls, one journal entry, and a changed
+/// board.
 fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
     let git = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
@@ -181,7 +182,7 @@ fn night_works_in_a_new_project() {
         serde_json::from_str(&fixture.read(&format!(".runner/reports/{name}/report.json")))
             .unwrap();
     assert_eq!(published, fixture.run(&["report", "--json"]).ends(0).json());
-    // A second night on the same day has its own report.
+    // A second night on the same day gets another name, and its dream is skipped.
     let second = fixture.run(&["night", "--json"]).ends(0).json();
     assert_eq!(second["night"], format!("{name}-2"));
     assert_eq!(second["runs"][0]["outcome"]["outcome"], "skipped");

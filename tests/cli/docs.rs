@@ -43,13 +43,13 @@ fn marked(text: &str) -> (Vec<String>, bool) {
     (found, first_is_marked.unwrap_or(false))
 }
 
-/// Runs a script in `~/my-repository` as a person who has never used runner. No setting of the
-/// fixture applies, so changed settings must be accepted.
+/// Runs a script in `~/my-repository` as a person who has never used runner. None of the fixture's
+/// settings for runner apply, so the script must accept changed settings.
 fn stranger(fixture: &Fixture, script: &str) -> CommandOutput {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();
     for (name, text) in [
-        // These commands would build, install or change the host.
+        // The real commands would build or install programs, or change the host.
         ("cargo", "#!/bin/sh\n[ \"$1\" = install ]\n"),
         ("crontab", CRONTAB),
         ("systemctl", "#!/bin/sh\nexit 1\n"),
@@ -139,8 +139,8 @@ fn guide_configures_every_backend_kind() {
     }
 }
 
-/// Returns whether a program is installed, and records a skipped test if it is not.
-fn there(program: &str) -> bool {
+/// Returns whether a program is installed, and records a skipped check if it is not.
+fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !found {
@@ -171,14 +171,14 @@ fn each_shell_parses_its_completions() {
         };
         fs::write(&file, format!("{editor}{script}")).unwrap();
         if let Some([program, flag]) = how
-            && there(program)
+            && is_installed(program)
         {
             let read = Command::new(program).arg(flag).arg(&file).output().unwrap();
             assert!(read.status.success() && read.stderr.is_empty(), "{shell}: {read:?}");
         }
     }
     assert!(!fixture.state().exists());
-    if there("bash") {
+    if is_installed("bash") {
         let script = fixture.root().join("script.bash");
         let ask = "source \"$1\"; COMP_WORDS=(runner sched); COMP_CWORD=1; _runner runner sched runner; echo \"${COMPREPLY[@]}\"";
         let said = Command::new("bash").args(["-c", ask, "bash"]).arg(script).output().unwrap();
@@ -232,10 +232,10 @@ fn man_replaces_only_its_own_pages() {
             assert!(read.stderr.is_empty(), "{}: {read:?}", path.display());
         }
     };
-    if there("mandoc") {
+    if is_installed("mandoc") {
         all("mandoc", &["-Tlint", "-Werror"]);
     }
-    if there("groff") && there("man") {
+    if is_installed("groff") && is_installed("man") {
         all("man", &["--warnings", "-E", "UTF-8", "-l", "-Tutf8"]);
     }
 }

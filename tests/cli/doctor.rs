@@ -87,7 +87,7 @@ fn keys_reach_ticks_only_through_credentials_file() {
     assert!(!said.out.contains("hush"), "{said:?}");
 }
 
-/// Checks that a scheduled tick uses the saved variables, the keys, and the variables of the host.
+/// Checks that a scheduled tick uses the saved variables, the keys, and the host's variables.
 #[test]
 fn host_tick_uses_the_saved_environment() {
     let fixture = fixture(
@@ -106,7 +106,7 @@ fn host_tick_uses_the_saved_environment() {
     let tick = || {
         let args = ["tick", "--environment", environment.to_str().unwrap()];
         let mut command = fixture.runner(&args);
-        // Cron starts a tick with these variables.
+        // A host scheduler starts the tick with only these variables.
         command
             .env_clear()
             .env("PATH", "/usr/bin:/bin")
@@ -186,12 +186,12 @@ fn missing_or_unauthenticated_agent_is_reported() {
     program(&fixture.root().join("login/claude"), "#!/bin/sh\necho 2.1.330\n");
     let said = run(&fixture, &["doctor", "--json"]).ends(1);
     assert_eq!(hints(&said), ["claude setup-token"]);
-    // At night, the folder of the program is not in `PATH`.
+    // At night, the program's folder is not in `PATH`.
     let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
     assert!(hints(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
 }
 
-/// Checks that a shell can parse the fix of each finding except notes.
+/// Checks that a shell can parse every fix, and that only notes have none.
 #[test]
 fn every_fix_is_a_valid_command() {
     let fixture = fixture(

@@ -19,7 +19,7 @@ const OTHER: &str = "# Maps without a network\n\nOn a train there is no network,
                      there.\n\n- Tiles of a region are downloaded before\n- Each tile shows its age\n";
 const MUG: &str = "# Mug\n\nMy mug is green.\n";
 
-/// The reply to one request: its text and the reason that it ends, or `None` for no reply.
+/// The reply to one request: its text and the reason why it ends, or `None` for no reply.
 type ModelReply = Option<(String, Why)>;
 
 struct Case {
@@ -31,8 +31,8 @@ struct Case {
     proposals: Vec<(&'static str, &'static str)>,
 }
 
-/// Creates a project with a finished idea, two similar ideas and a note, and returns the commit
-/// that finished the first.
+/// Creates a project with a finished idea, two similar ideas and a note. Returns the start of the
+/// hash of the commit that implemented the finished idea.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with("");
     let code = format!("fn retry(attempt: u32) {{\n    {LINE}\n    sleep(wait);\n}}\n");
@@ -97,7 +97,7 @@ fn said(elements: &[Value]) -> ModelReply {
     Some((json!(elements).to_string(), Why::Done))
 }
 
-/// Returns an answer about every idea, with `answer` for this one.
+/// Returns an answer about every idea: `answer` for `idea`, and `keep` for the others.
 fn with(idea: &str, answer: Value) -> Vec<Value> {
     let all = ["maps", "mug", "offline", "retry"];
     all.iter().map(|name| if *name == idea { answer.clone() } else { keep(name) }).collect()
@@ -232,12 +232,12 @@ fn found(proposals: &Value, idea: &str) -> String {
 }
 
 #[test]
-fn each_answer_has_its_outcome() {
+fn each_answer_has_the_expected_outcome() {
     let (_, hash) = fixture();
     for case in cases(&hash) {
         let (fixture, hash) = fixture();
         let Case { name, .. } = case;
-        // Each fixture has its own commits.
+        // The answers must contain the hash of a commit in this fixture.
         let case = cases(&hash).into_iter().find(|other| other.name == name).unwrap();
         let server = server(case.replies.clone());
         let before = fixture.tree("ideas");

@@ -1,5 +1,5 @@
-//! Tests `runner dream delta` and `runner dream submit`. With them, a program that runner did not
-//! start can answer the request of a dream pass.
+//! Tests `runner dream delta` and `runner dream submit`, with which a program that runner did not
+//! start can answer a dream pass's request.
 
 use serde_json::{Value, json};
 
@@ -10,8 +10,8 @@ const MAPS: &str =
 const RETRY: &str = "# Retry policy with jitter\n\nCalls in `src/retry.rs` fail at night.\n\n- Add jitter to each wait\n";
 const LINE: &str = "let wait = base + jitter(attempt);";
 
-/// Creates a project with a finished idea and an open idea. Its backend is a program that does not
-/// exist.
+/// Creates a project with a finished idea and an open idea. The project's backend is a program that
+/// does not exist. Returns the start of the hash of the commit that implemented the finished idea.
 fn fixture() -> (Fixture, String) {
     let fixture = Fixture::with(
         "[backends.harness]\ntype = \"command\"\nprogram = \"/nonexistent/harness\"\n\
@@ -136,7 +136,7 @@ fn answer_applies_only_to_its_own_request() {
 fn answer_may_use_only_what_its_request_offered() {
     let (fixture, _) = fixture();
     delta(&fixture);
-    // The request did not offer this commit and this idea, because they are newer.
+    // The request offers neither this commit nor this idea, because both are newer.
     fixture.write("src/maps.rs", "fn maps() {}\n");
     fixture.git(&["add", "src"]);
     fixture.git(&[
@@ -160,7 +160,7 @@ fn answer_may_use_only_what_its_request_offered() {
 }
 
 #[test]
-fn offered_destination_stays_available() {
+fn offered_destination_remains_available() {
     let (fixture, _) = fixture();
     fixture.write("ideas/twin.md", format!("{MAPS}\nWith the age of each tile.\n"));
     let request = delta(&fixture);
@@ -236,8 +236,8 @@ fn settled_ideas_need_no_answer() {
     let run = submit(&fixture, &all(&["retry"])).ends(0).json();
     assert_eq!(run["outcome"], "succeeded", "{run:#}");
     submit(&fixture, &all(&["retry"])).ends(65).expect_text("no request awaits an answer");
-    // If a part of an answer is submitted again, it is not treated as an unusable answer about the
-    // remaining ideas.
+    // A part that is submitted again is not treated as an unusable answer about the remaining
+    // ideas.
     again();
     submit(&fixture, &all(&["maps"])).ends(0);
     for _ in 0..3 {
@@ -281,7 +281,7 @@ fn destination_of_a_merge_is_not_archived() {
 }
 
 #[test]
-fn commit_after_the_request_is_found_by_the_next_pass() {
+fn next_pass_finds_a_later_commit() {
     let fixture = Fixture::with("");
     for (path, subject) in [
         ("src/term.rs", "feat: colour the output"),
@@ -304,7 +304,7 @@ fn commit_after_the_request_is_found_by_the_next_pass() {
 }
 
 #[test]
-fn requests_at_the_same_time_are_all_recorded() {
+fn concurrent_requests_are_all_recorded() {
     let (fixture, _) = fixture();
     let ids: Vec<String> = std::thread::scope(|scope| {
         let ask = |idea: &'static str| {
@@ -329,12 +329,12 @@ fn third_unusable_submission_sets_the_ideas_aside() {
         assert_eq!(run["class"], "malformed", "{answer:?}: {run:#}");
     }
     assert!(fixture.path("dreams/.failed").exists());
-    let parked = delta(&fixture);
+    let skipped = delta(&fixture);
     assert_eq!(
-        parked["outcome"]["outcome"], "skipped",
+        skipped["outcome"]["outcome"], "skipped",
         "the ideas were not set aside after three answers without a proposal"
     );
-    assert!(parked["outcome"].to_string().contains("ideas/maps.md"), "{parked:#}");
+    assert!(skipped["outcome"].to_string().contains("ideas/maps.md"), "{skipped:#}");
     let line = fixture.run(&["runs", "--json"]).json();
     assert_eq!(line.as_array().unwrap().len(), 3, "a submission was retried: {line:#}");
     let again =

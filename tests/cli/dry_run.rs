@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::fixture::{CommandOutput, Fixture, Random, ended_within, print_line, scaled};
 
 /// The mode, modification time and content of a file. The change time is excluded because SQLite,
-/// as root, changes the owner of a database's side files.
+/// when run by root, changes the owner of a database's side files.
 type Trace = (u32, i64, i64, Vec<u8>);
 
 /// Returns the traces of a folder and everything below it.
@@ -33,7 +33,7 @@ fn traces(root: &Path) -> BTreeMap<PathBuf, Trace> {
     found
 }
 
-/// Runs a command that must leave everything unchanged.
+/// Runs a command, and checks that it changes no file of the fixture.
 #[track_caller]
 fn dry(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     let before = traces(fixture.root());
@@ -118,7 +118,7 @@ fn dry_run_changes_nothing() {
 }
 
 #[test]
-fn dry_runs_of_single_steps_change_nothing() {
+fn dry_runs_of_other_commands_change_nothing() {
     let fixture = Fixture::with("");
     fixture.write(".agents/learnings/one.md", "# One\n\nAlways run the linter.\n");
     for args in [
@@ -184,7 +184,7 @@ fn dry_run_leaves_existing_runs_unchanged() {
     assert!(fixture.survivors().is_empty(), "{:?}", fixture.survivors());
 }
 
-/// Returns the reserved and the charged amounts of the last run of a job.
+/// Returns the amounts that a job's last run reserved, and those that its requests were charged.
 fn reserved(fixture: &Fixture, job: &str) -> (Vec<i64>, Vec<i64>) {
     let db = fixture.store();
     let run: String = db
@@ -384,7 +384,7 @@ fn night_dry_run_lists_real_jobs() {
         "[jobs.cycle]\nkind = \"lifecycle\"\n[jobs.wake]\nkind = \"wake\"\nagent = \"other\"\ntrigger = \"lifecycle\"\n[jobs.dream]\nenabled = false\n",
     );
     let reported = dry(&fixture, &["night", "--dry-run", "--json"]).json();
-    let gone_through: Vec<&str> = reported["runs"]
+    let planned: Vec<&str> = reported["runs"]
         .as_array()
         .unwrap()
         .iter()
@@ -397,7 +397,7 @@ fn night_dry_run_lists_real_jobs() {
         .unwrap();
     let real: Vec<String> =
         real.query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect();
-    assert_eq!(gone_through, real);
+    assert_eq!(planned, real);
 }
 
 #[test]

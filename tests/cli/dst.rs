@@ -25,7 +25,8 @@ fn at(fixture: &Fixture, now: Timestamp, args: &[&str]) -> Command {
     command
 }
 
-/// Returns one second after each minute from 01:50 to 03:10 on the seven days around `middle`.
+/// Returns the times one second after each minute from 01:50 to 03:10, on the seven days around
+/// `middle`.
 fn minutes(middle: Date) -> Vec<Timestamp> {
     let zone = TimeZone::get(ZONE).unwrap();
     let mut minutes_around = Vec::new();

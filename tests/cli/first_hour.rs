@@ -132,9 +132,9 @@ fn page_and_run_show_the_end_of_the_output() {
 }
 
 #[test]
-fn settings_are_edited_checked_and_accepted() {
+fn settings_are_edited_and_checked() {
     let fixture = Fixture::with("[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n");
-    // The fixture sets a variable that accepts all settings. Without it, changes must be accepted.
+    // Without this variable, only the user's config.toml accepts the project's settings.
     let run = |args: &[&str], editor: &str| {
         let mut command = fixture.runner(args);
         command.env("EDITOR", editor).env_remove("RUNNER_CONFIG__TRUST__PATHS");

@@ -49,7 +49,7 @@ impl CommandOutput {
     }
 }
 
-/// An identity for git, and git's defaults for settings that the host may override.
+/// An identity for git, and fixed values for settings that may differ between hosts.
 const GIT_CONFIG: &str = "[user]\n\tname = a\n\temail = a@example.org\n\
     [commit]\n\tgpgSign = false\n[core]\n\tautocrlf = false\n[init]\n\tdefaultBranch = main\n";
 
@@ -274,8 +274,8 @@ pub fn print_line(line: &str) {
     let _closed = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Reports that one check was skipped because `program` is missing, and appends it to the file that
-/// `RUNNER_SKIPS` names (`tests/skips.sh` describes that file).
+/// Reports that one check was skipped because `program` is missing, and adds a line to the file
+/// that `RUNNER_SKIPS` names (`tests/skips.sh` describes that file).
 pub fn skip(program: &str, reason: &str) {
     print_line(&format!("skipped 1: {reason}"));
     if let Some(file) = std::env::var_os("RUNNER_SKIPS") {
@@ -327,7 +327,8 @@ impl Random {
         (z ^ (z >> 31)) % below
     }
 
-    /// Creates a generator with a fresh seed, or with `RUNNER_TEST_SEED`.
+    /// Creates a generator with the seed in `RUNNER_TEST_SEED`, or with a seed from the process id,
+    /// and prints the seed.
     pub fn new(test: &str) -> Self {
         let seed = std::env::var("RUNNER_TEST_SEED")
             .ok()

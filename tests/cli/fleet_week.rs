@@ -15,8 +15,8 @@ const AGENTS: [&str; 3] = ["", "two", "three"];
 
 const CYCLE: &str = "# Cycle\n\n## add\n- KIND: wake\n- NEXT: rem\n- REPEAT: 2\n\n## rem\n- KIND: rem\n- NEXT: add\n- MIN-INTERVAL: 0m\n";
 
-/// Finishes the picked task on the board and commits it, as an agent does, but leaves some tasks
-/// unfinished. The request is one line of JSON.
+/// Marks the picked task as done and commits the board, as an agent does, unless the task's name
+/// ends with 9. The request is one line of JSON.
 const WORKER: &str = r#"task=$(sed 's/\\n/\n/g' | sed -n 's/^PICKED  //p' | head -1)
 [ -z "$task" ] && { echo nothing; exit 0; }
 case "$task" in *9) echo left; exit 0;; esac
@@ -25,8 +25,8 @@ git -c user.name=a -c user.email=a@b commit --quiet -m "add: $task" plan.org
 echo "finished $task"
 "#;
 
-/// Answers with a dream whose verdict picks up the last open task. The tale consists of random
-/// letters.
+/// Answers with a dream whose verdict picks up the last open task, if there is one. The tale
+/// consists of random letters.
 const DREAMER: &str = r#"task=$(sed 's/\\n/\n/g' | sed -n 's/^\* TODO //p' | tail -1)
 tale=$(tr -dc 'g-z ' </dev/urandom | head -c 90)
 verdict="keep course"
@@ -34,7 +34,7 @@ verdict="keep course"
 printf '* tale\nIt %s.\n* goals\n- a\n- b\n- c\n* blue sky\n- d\n- e\n* fears\n- f\n- g\n* verdicts\n- %s\n* carry\n- next action: go on\n' "$tale" "$verdict"
 "#;
 
-/// Creates three cycles on one board. The dreams of the agent `three` always fail.
+/// Creates a project with three cycles on one board. The dreams of the agent `three` always fail.
 fn fixture() -> Fixture {
     let fixture = Fixture::with("[jobs.dream]\nenabled = false\n");
     fixture.write("cycle.md", CYCLE);
@@ -72,15 +72,16 @@ fn settle(fixture: &Fixture) {
         if fixture.count(open) == 0 {
             return;
         }
-        // The tick may retry the failing dream.
+        // The tick may fail, because it may retry the failing dream.
         fixture.run_with_clock(&["tick"]);
     }
     panic!("a run is not settled after 20 ticks");
 }
 
-/// Checks that each task was picked at most once, that each task in progress is held by the agent
-/// that picked it, and that the verdicts of each entry were applied at most once, for the agent
-/// that wrote it. Returns the number of picks and the number of moves by verdicts.
+/// Checks the following, and returns the number of picks and the number of moves by verdicts:
+/// - Each task was picked at most once.
+/// - Each task in progress is assigned to the agent that picked it.
+/// - Each entry's verdicts were applied at most once, for the agent that wrote the entry.
 fn inspect(fixture: &Fixture) -> (usize, usize) {
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut held: BTreeMap<String, String> = BTreeMap::new();
@@ -114,7 +115,7 @@ fn inspect(fixture: &Fixture) -> (usize, usize) {
 }
 
 #[test]
-fn three_agents_share_a_board_for_a_week_with_kills() {
+fn three_agents_share_a_board_despite_kills() {
     let fixture = fixture();
     let mut dice = Random::new("fleet_week");
     let began = Instant::now();
@@ -128,7 +129,7 @@ fn three_agents_share_a_board_for_a_week_with_kills() {
             tick.stdout(Stdio::null()).stderr(Stdio::null());
             let started = Instant::now();
             let mut tick = tick.process_group(0).spawn().unwrap();
-            // A third of the runs may be killed at any time.
+            // About a third of the ticks may be killed, each at a random time.
             let patience = match dice.roll(3) {
                 0 => dice.roll(u64::try_from(whole.as_micros()).unwrap()),
                 _ => 120_000_000,

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use crate::fixture::Fixture;
 use crate::served::{busy, fixture};
 
-/// A job that writes to both streams, including a secret, then waits for input and continues.
+/// A job that writes to both streams, including a secret, then waits for input and writes more.
 const TALKS: &str = "[jobs.wait]\nkind = \"command\"\ntrigger = \"every 1m\"\nprogram = \"sh\"\nenv = [\"TOKEN\"]\n\
     args = [\"-c\", \"echo first $TOKEN; printf '\\\\033[2Jbad\\\\n' >&2; echo up > up.fifo; read word < go.fifo; echo last; printf unended\"]\n";
 
@@ -50,7 +50,7 @@ fn followed_run_streams_program_output() {
 }
 
 #[test]
-fn daemon_log_streams_program_output() {
+fn daemon_run_streams_program_output() {
     let fixture = fixture(TALKS);
     let (daemon, id) = busy(&fixture, &[]);
     let mut follower =

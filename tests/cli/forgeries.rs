@@ -1,4 +1,5 @@
-//! Tests that an entry that runner did not publish moves no task and orients no run.
+//! Tests that a journal entry that was neither published by runner nor adopted moves no task and
+//! orients no run.
 
 use std::fs;
 use std::process::Stdio;
@@ -128,7 +129,8 @@ const FORGERIES: [(&str, &str); 11] = [
 const ENTRY: &str = "rem/2026-06-10-1430.org";
 const LIST: &str = "rem/manifest.json";
 
-/// Creates a project whose newest entry was adopted, and a folder with the files of a forger.
+/// Creates a project whose newest entry was adopted, and a folder with a forger's files. Also
+/// returns the honest list and entry.
 fn forger() -> (Fixture, std::path::PathBuf, [String; 2]) {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\nbackend = \"builtin\"\n",
@@ -139,7 +141,7 @@ fn forger() -> (Fixture, std::path::PathBuf, [String; 2]) {
     let forged = fixture.root().join("forged");
     fs::create_dir_all(forged.join("backup")).unwrap();
     let copy = |to: &str, path: &str| fs::write(forged.join(to), fixture.read(path)).unwrap();
-    // The forger keeps a backup of an earlier entry that runner published.
+    // The forger keeps a backup of an earlier entry that was adopted.
     dreamt(&fixture, "rem", "2026-06-09-1430", "- keep course — y");
     copy("backup/2026-06-09-1430.org", "rem/2026-06-09-1430.org");
     copy("backup/manifest.json", LIST);
@@ -198,9 +200,9 @@ fn twelve_forgeries_are_reported_and_not_applied() {
     is_without_effect(&fixture, "race with publishing");
 }
 
-/// The ways in which an agent brings the forged commit `$C`, whose tree has the entry, into git.
-/// Each has a name, a script, and the text in the run's failure, or `None` if the run must not
-/// fail.
+/// The ways in which an agent tries to bring a forged entry into git. `$BLOB` is the forged entry,
+/// and `$C` is a commit whose tree contains it. Each way has a name, a script, and the text in the
+/// run's failure, or `None` if the run must not fail.
 const FROM_THE_SANDBOX: [(&str, &str, Option<&str>); 13] = [
     ("commit", "git reset -q --soft $C", Some("commit ")),
     (
@@ -255,7 +257,7 @@ fn agents_in_the_sandbox_bring_no_entry_into_git() {
             "[backends.evil]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"evil.sh\"]\n\
              [jobs.evil]\nkind = \"wake\"\ntrigger = \"manual\"\nbackend = \"evil\"\nretries = 0\n",
         );
-        // At sandbox levels below `full`, an agent cannot create files in the project's top folder.
+        // At the sandbox level `files-only`, an agent cannot create files in the top folder.
         fixture.write("notes/note.txt", "");
         fixture.write(
             "evil.sh",

@@ -120,7 +120,7 @@ fn every_action_works_in_every_layout() {
 }
 
 #[test]
-fn own_edits_do_not_defer_a_pass_but_later_ones_do() {
+fn only_user_edits_defer_a_pass() {
     let (fixture, id) = proposed(Tracked, Tracked);
     amend(&fixture, &id, "mark-blog", false).ends(0);
     fixture.write("ideas/c.md", "Use another colour.\n");
@@ -141,7 +141,7 @@ echo '[
 "#;
 
 #[test]
-fn proposed_actions_are_accepted_and_undone_in_every_layout() {
+fn proposals_work_in_every_layout() {
     for ideas in ALL {
         for specs in ALL {
             let fixture = Fixture::with(

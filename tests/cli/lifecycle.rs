@@ -50,7 +50,7 @@ pub fn written(fixture: &Fixture, folder: &str, id: &str, verdicts: &str) {
 }
 
 /// Returns the cycle's state and the number of completed runs in it.
-fn stands(fixture: &Fixture) -> (String, u64) {
+fn position(fixture: &Fixture) -> (String, u64) {
     let reported = fixture.run(&["lifecycle", "show", "--json"]).ends(0).json();
     let position = &reported["position"];
     let state = position["state"].as_str().unwrap().to_owned();
@@ -127,14 +127,14 @@ fn cycle_advances_and_check_reports_mistakes() {
     fixture.run(&["lifecycle", "check"]).ends(0).expect_text("ok");
     let mut way = Vec::new();
     for _ in 0..5 {
-        let (state, hits) = stands(&fixture);
+        let (state, hits) = position(&fixture);
         way.push(format!("{state} {hits}"));
         fixture.run(&["lifecycle", "tick"]).ends(0);
     }
     assert_eq!(way, ["add 0", "add 1", "rem 0", "plan 0", "add 0"]);
     assert_eq!(fixture.tree("rem").len(), 2, "expected one entry and the manifest");
     fixture.run(&["lifecycle", "goto", "rem"]).ends(0);
-    assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
+    assert_eq!(position(&fixture), ("rem".to_owned(), 0));
     fixture.run(&["lifecycle", "goto", "sleep"]).ends(2).expect_text("add, rem, plan");
     fixture.run(&["lifecycle", "history", "--limit", "2"]).ends(0).expect_text("add (1 of 2)");
     // Runner does not guess a replacement for a removed state.
@@ -159,13 +159,13 @@ fn gate_holds_until_minimum_interval_passes() {
     for minute in 0..6 {
         tick(&format!("2026-06-10T10:0{minute}:00Z"));
     }
-    assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
+    assert_eq!(position(&fixture), ("rem".to_owned(), 0));
     tick("2026-06-10T10:30:00Z")
         .expect_text("skipped")
         .expect_text("gate: rem ran at 2026-06-10T10:02:00Z");
-    assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
+    assert_eq!(position(&fixture), ("rem".to_owned(), 0));
     tick("2026-06-10T10:52:00Z").expect_text("nothing happened");
-    assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
+    assert_eq!(position(&fixture), ("plan".to_owned(), 0));
 }
 
 #[test]
@@ -182,10 +182,10 @@ fn idle_cycle_writes_no_entry_and_moves_on() {
         }
         fixture.tree("rem").iter().filter(|(path, _)| path.ends_with(".org")).count()
     };
-    assert_eq!((cycle(1), stands(&fixture)), (1, ("add".to_owned(), 0)));
+    assert_eq!((cycle(1), position(&fixture)), (1, ("add".to_owned(), 0)));
     // Runner's own commit of the entry, and its own moves on the board, are not evidence.
     assert!(fixture.git(&["log", "-1", "--format=%s"]).starts_with("rem: "));
-    assert_eq!((cycle(2), stands(&fixture)), (1, ("add".to_owned(), 0)));
+    assert_eq!((cycle(2), position(&fixture)), (1, ("add".to_owned(), 0)));
     let runs = fixture.run(&["runs", "--json"]).ends(0).json();
     let skipped: Vec<&Value> =
         runs.as_array().unwrap().iter().filter(|run| run["outcome"] == "skipped").collect();
@@ -238,7 +238,7 @@ fn other_board_is_not_evidence_of_work() {
 }
 
 #[test]
-fn failed_dream_holds_position_and_backs_off() {
+fn failed_dream_keeps_position_and_backs_off() {
     let fixture = fixture("backend = \"dreamer\"\n");
     let answer = fixture.root().join("answer");
     fixture.configure(&format!(
@@ -250,7 +250,7 @@ fn failed_dream_holds_position_and_backs_off() {
     let tick = |clock: &str| fixture.run_at(clock, &["lifecycle", "tick"]);
     for (number, minute) in ["00", "10", "20"].iter().enumerate() {
         tick(&format!("2026-06-10T10:{minute}:00Z")).ends(1);
-        assert_eq!(stands(&fixture), ("rem".to_owned(), 0));
+        assert_eq!(position(&fixture), ("rem".to_owned(), 0));
         let mark: Value =
             serde_json::from_str(&fixture.read(".runner/failed/lifecycle.json")).unwrap();
         let said = mark["message"].as_str().unwrap();
@@ -271,7 +271,7 @@ fn failed_dream_holds_position_and_backs_off() {
     });
     fs::write(&answer, entry.to_string()).unwrap();
     tick("2026-06-10T11:06:00Z").ends(0);
-    assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
+    assert_eq!(position(&fixture), ("plan".to_owned(), 0));
     assert!(!fixture.path(".runner/failed/lifecycle.json").exists());
     // The next run applies the dream's verdicts first.
     tick("2026-06-10T11:10:00Z").ends(0).expect_text("TODO → NEXT: tables");
@@ -291,7 +291,7 @@ fn goto_ends_the_backoff() {
     }
     tick("03").ends(0).expect_text("gate: rem failed 3 times");
     fixture.run_at("2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
-    // The next failure is counted as the first one of the new state.
+    // The next failure is the first one in the new state.
     tick("05").ends(1).expect_text("add failed and remains the current state: ");
 }
 
@@ -400,17 +400,17 @@ fn settle(fixture: &Fixture) {
     panic!("a run is not settled after 20 ticks");
 }
 
-/// Checks that the position matches the number of published runs, and that no entry was applied
+/// Checks that the position matches the number of completed steps, and that no entry was applied
 /// twice.
 fn inspect(fixture: &Fixture) {
-    let published = fixture.count(
+    let completed = fixture.count(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job WHERE j.name = 'lifecycle'
          AND (r.outcome ->> 'outcome' IN ('succeeded', 'degraded')
               OR r.outcome ->> 'why' LIKE 'nothing happened%')",
     );
     let way = [("add", 0), ("add", 1), ("rem", 0), ("plan", 0)];
-    let (state, hits) = way[usize::try_from(published).unwrap() % way.len()];
-    assert_eq!(stands(fixture), (state.to_owned(), hits), "after {published} steps");
+    let (state, hits) = way[usize::try_from(completed).unwrap() % way.len()];
+    assert_eq!(position(fixture), (state.to_owned(), hits), "after {completed} steps");
     let history = fs::read_to_string(fixture.path(".runner/board.jsonl")).unwrap_or_default();
     let mut applied = BTreeSet::new();
     for line in history.lines() {
@@ -442,7 +442,7 @@ fn manual_goto_survives_a_running_agent() {
     std::io::Write::write_all(&mut writer, b"go on\n").unwrap();
     drop(writer);
     CommandOutput::of(tick.wait_with_output().unwrap()).ends(0).expect_text("next: plan");
-    assert_eq!(stands(&fixture), ("plan".to_owned(), 0));
+    assert_eq!(position(&fixture), ("plan".to_owned(), 0));
 }
 
 #[test]
@@ -470,7 +470,7 @@ fn two_agents_share_a_project_for_a_week() {
     }
     let text = fixture.read("plan.org");
     assert_eq!(text.lines().filter(|line| line.starts_with("* ")).count(), 1 + ticks, "{text}");
-    // Each agent holds its own task.
+    // Each agent has its own task in progress.
     assert_eq!((text.matches("* DOING").count(), text.matches(":AGENT: two").count()), (2, 1));
     for day in 1..=7 {
         assert_eq!(text.matches(&format!("task of day {day} at")).count(), 4);

@@ -19,7 +19,7 @@ fn adopt_names_missing_entries_and_invalid_agents() {
 }
 
 #[test]
-fn settings_refuse_an_agent_whose_folder_would_be_private() {
+fn agent_names_may_not_begin_with_underscore() {
     let job = |agent: &str| {
         format!(
             "[jobs.one]\nkind = \"lifecycle\"\ntrigger = \"manual\"\ncycle = \"cycle.md\"\nagent = {agent:?}\n"
@@ -55,7 +55,7 @@ fn config_check_includes_the_cycle() {
     fixture.run(&["config", "check"]).ends(78).expect_text("there is no [backends.nobody]");
 }
 
-/// Returns the request that the newest run of a job sent.
+/// Returns the request that a job's newest run sent.
 fn asked(fixture: &Fixture, job: &str) -> Value {
     let runs = fixture.run(&["runs", "--job", job, "--json"]).ends(0).json();
     let run = runs[0]["id"].as_str().unwrap().to_owned();
@@ -70,7 +70,7 @@ fn command_agents_leave_rows_for_commits_and_files() {
                   echo x > notes/tide.txt\necho done\n";
     fixture.write("worker.sh", script);
     fixture.write("stays.txt", "changed before the run");
-    // At sandbox levels below `full`, an agent cannot create files in the project's top folder.
+    // At the sandbox level `files-only`, an agent cannot create files in the project's top folder.
     fixture.write("notes/stays.txt", "changed before the run");
     fixture.configure(
         "[backends.worker]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"worker.sh\"]\n",
@@ -93,7 +93,7 @@ fn command_agents_leave_rows_for_commits_and_files() {
 }
 
 #[test]
-fn prompts_of_dreams_come_from_files_of_the_project() {
+fn dream_prompts_come_from_project_files() {
     let fixture = fixture(
         "backend = \"dreamer\"\n[jobs.rem]\nkind = \"rem\"\ntrigger = \"lifecycle\"\n\
          backend = \"dreamer\"\nprompt = \"prompts/rem.md\"\nanswer = \"org\"\n",
@@ -150,10 +150,10 @@ fn daydreams_follow_runs_without_configured_jobs() {
     assert!(jobs.contains("lifecycle-daydream") && !jobs.contains("other-daydream"), "{jobs}");
 }
 
-/// A cycle whose dreams are 9 hours apart.
+/// A cycle whose dreams are at least 9 hours apart.
 const OTHER: &str = "* one\n:PROPERTIES:\n:NEXT: rem\n:END:\n* rem\n:PROPERTIES:\n:KIND: rem\n:NEXT: one\n:MIN-INTERVAL: 9h\n:END:\n";
 
-/// The fake model's dream, which has a different tale each time.
+/// A script that prints a dream with a different tale each time.
 const DREAM: &str = "printf '* tale\\n%s\\n* goals\\n- a\\n* blue sky\\n- b\\n* fears\\n- c\\n* verdicts\\n- keep course\\n* carry\\n- x\\n' \"$(tr -dc 'g-z ' </dev/urandom | head -c 90)\"\n";
 
 #[test]
@@ -214,7 +214,7 @@ fn compatible_variables_take_effect_in_runs() {
                 // Run the state before the dream, which has a different name in each cycle.
                 run(minute - 1, &command).ends(0);
             }
-            // A dream is written only if a tool was used since the previous dream.
+            // A dream is written only if there is evidence of work since the previous dream.
             fixture.write(
                 "_steps.jsonl",
                 format!("{{\"tool\":\"Read\",\"ts\":\"2026-06-10T10:{minute}:00Z\"}}\n"),
@@ -242,7 +242,7 @@ fn compatible_variables_take_effect_in_runs() {
 
 #[test]
 fn simple_claims_are_checked_again_in_a_sandbox() {
-    // The agent reports that every claim holds.
+    // The agent reports that the first 15 claims hold.
     let fixture = fixture(
         "[jobs.audit]\nkind = \"audit\"\ntrigger = \"manual\"\nbackend = \"trusting\"\n\
          [backends.trusting]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"seq 1 15 | sed 's/.*/claim &: holds/'\"]\n",

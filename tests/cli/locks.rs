@@ -13,7 +13,7 @@ fn waiting() -> Fixture {
         "[jobs.wait]\nkind = \"command\"\nprogram = \"sh\"\nargs = [\"-c\", \"echo x >> began; echo up > up.fifo; read word < go.fifo; echo done > finished\"]\n",
     );
     fixture.command("mkfifo", &["up.fifo", "go.fifo"]).status().unwrap();
-    // At sandbox levels below `full`, a job cannot create files in the project's top folder.
+    // At the sandbox level `files-only`, a job cannot create files in the project's top folder.
     for name in ["began", "finished"] {
         fixture.write(name, "");
     }
@@ -34,7 +34,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn run_that_was_not_admitted_leaves_its_key() {
+fn skipped_run_does_not_use_its_key() {
     let fixture = waiting();
     let mut first = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
@@ -44,7 +44,7 @@ fn run_that_was_not_admitted_leaves_its_key() {
     }
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
     assert!(first.wait().unwrap().success());
-    // This run does not block on the pipes, because the test keeps both ends of each pipe open.
+    // The next run does not block on the pipes, because the test keeps both ends of each pipe open.
     let both = |name: &str| {
         std::fs::File::options().read(true).write(true).open(fixture.path(name)).unwrap()
     };
@@ -81,7 +81,7 @@ fn further_runs_name_the_lock_holder() {
         left -= batch;
     }
     print_line(&format!(
-        "locks: {others} further runs turned away with the holder's PID, {:.1} s",
+        "locks: {others} further runs skipped with the holder's PID, {:.1} s",
         began.elapsed().as_secs_f64()
     ));
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
@@ -108,8 +108,8 @@ fn killed_holder_does_not_block_next_run() {
     first.wait().unwrap();
     kill(pid);
     assert!(ended_within(pid, Duration::from_secs(10)));
-    // The program that the killed run started is still waiting. The next run settles the killed run
-    // first: its budget is released, and two programs never run at the same time.
+    // The program that the killed run started may still be waiting. The next run settles the killed
+    // run before it starts its own program.
     let mut second = fixture.runner(&["run", "wait"]).stdout(Stdio::null()).spawn().unwrap();
     assert_eq!(std::fs::read_to_string(fixture.path("up.fifo")).unwrap(), "up\n");
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();
@@ -130,7 +130,7 @@ fn execute_leaves_a_started_run_alone() {
         .store()
         .query_row("SELECT id FROM runs WHERE state = 'running'", [], |row| row.get(0))
         .unwrap();
-    // A tick may execute a run that has just begun.
+    // A tick may start a second process for a run that has just begun.
     fixture.run(&["execute", &run]).ends(0);
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state = 'running'"), 1);
     std::fs::write(fixture.path("go.fifo"), "go\n").unwrap();

@@ -62,7 +62,7 @@ impl<'f> Session<'f> {
         self.hook("prompt-submit", json!({ "prompt": text }))
     }
 
-    /// Answers the last prompt.
+    /// Answers the last prompt, and checks that the Stop hook injects nothing.
     fn answer(&self, text: &str) {
         self.row(
             &json!({"type": "assistant", "message": {"content": [{"type": "text", "text": text}]}}),
@@ -78,13 +78,13 @@ fn call(fixture: &Fixture, args: &[&str], input: &[u8]) -> CommandOutput {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    // A hook may end before it has read everything.
+    // A hook may end before it has read all of its input.
     let _closed = stdin.write_all(input);
     drop(stdin);
     CommandOutput::of(child.wait_with_output().unwrap())
 }
 
-/// Returns the nodes of the project.
+/// Returns the project's nodes.
 fn nodes(fixture: &Fixture) -> Vec<Value> {
     let output = fixture.run(&["memory", "list", "--json"]).ends(0);
     output.json()["nodes"].as_array().unwrap().clone()
@@ -97,7 +97,7 @@ fn id_of(fixture: &Fixture, content: &str) -> String {
 }
 
 #[test]
-fn checklist_of_the_memory_holds() {
+fn memory_passes_its_checklist() {
     let fixture = Fixture::with("");
     // Steps 1 to 3: install the memory, which adds the hooks.
     let other = ["memory", "install", "--apply", "--db", "other.db"];
@@ -184,7 +184,7 @@ fn sessions_get_only_their_own_results() {
 }
 
 #[test]
-fn resume_and_fork_get_the_difference() {
+fn resume_and_fork_inject_only_changes() {
     let fixture = Fixture::with("");
     let add = |text: &str| fixture.run(&["memory", "add", "--tag", "tier:pinned", text]).ends(0);
     add("the first note");
@@ -222,7 +222,7 @@ fn projects_see_only_their_own_nodes() {
 }
 
 #[test]
-fn hooks_answer_valid_json_in_any_case() {
+fn hooks_always_print_valid_json() {
     let fixture = Fixture::with("");
     let inputs: [&[u8]; 6] =
         [b"", b"{", b"[]", b"{\"session_id\": 7, \"cwd\": []}", b"\xff\0", b"null"];
@@ -435,7 +435,7 @@ fn notes_in_files_are_imported_once() {
 }
 
 #[test]
-fn relevant_nodes_come_with_a_prompt_once() {
+fn relevant_nodes_are_injected_once() {
     let fixture = Fixture::with("");
     fixture
         .run(&["memory", "add", "Refresh tokens rotate on every login of the mobile client"])
@@ -454,7 +454,7 @@ fn relevant_nodes_come_with_a_prompt_once() {
     assert_eq!(session.prompt("do refresh tokens rotate at login?"), "");
 }
 
-/// Returns the contents of the store that do not depend on ids and times.
+/// Returns the content and tags of each node, which do not depend on ids and times.
 fn fingerprint(fixture: &Fixture) -> Vec<String> {
     let db = rusqlite::Connection::open(fixture.root().join(".ctx/store.db")).unwrap();
     let sql = "SELECT content || ' ' || coalesce((SELECT group_concat(tag) FROM (SELECT tag FROM tags \
@@ -505,8 +505,8 @@ fn killed_hooks_leave_the_same_store() {
 /// The number of hooks that were killed before they ended.
 static KILLED: AtomicUsize = AtomicUsize::new(0);
 
-/// Checks that the next call creates the store under its usual name if a process was killed while
-/// it created the store.
+/// Checks that, after a process was killed while it created the store, the next call creates the
+/// store under its usual name.
 #[test]
 fn killed_creation_is_repeated() {
     let fixture = Fixture::with("");
@@ -525,7 +525,7 @@ fn killed_creation_is_repeated() {
         }
         let mut left = left.to_vec();
         if let Some(versions) = left.get_mut(18..20) {
-            // The database is not in WAL mode yet.
+            // Mark the database as not yet in WAL mode.
             versions.copy_from_slice(&[1, 1]);
         }
         fs::write(&store, left).unwrap();
@@ -557,7 +557,7 @@ fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) 
 }
 
 #[test]
-fn missing_or_damaged_model_is_an_error() {
+fn failed_model_commands_create_no_store() {
     let fixture = Fixture::with("");
     fixture.run(&["memory", "model", "show"]).ends(78).expect_text("runner memory model build");
     fs::create_dir_all(fixture.root().join("model")).unwrap();

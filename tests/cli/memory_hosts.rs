@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-/// Returns the findings about the memory.
+/// Returns the doctor's findings about the memory.
 fn findings(fixture: &Fixture) -> Vec<String> {
     let found = fixture.run(&["doctor", "--json"]).json();
     let all = found["findings"].as_array().unwrap().iter();
@@ -30,7 +30,7 @@ fn transcript(fixture: &Fixture, below: &str, rows: &[Value]) -> PathBuf {
     path
 }
 
-/// Returns a row in which Claude Code records a hook.
+/// Returns a row in which Claude Code records a hook's run.
 fn row(kind: &str, event: &str, more: Value) -> Value {
     let mut row = json!({"type": kind, "hookEvent": event, "command": "/bin/runner hook stop"});
     row.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -46,7 +46,7 @@ fn doctor_reports_hooks_that_do_not_work() {
     assert_eq!(findings(&fixture), Vec::<String>::new());
     let claude = ".claude/projects/p/s.jsonl";
     let said = json!({"type": "user", "message": {"content": "hello"}});
-    // Neither program runs the hooks.
+    // According to the transcripts, neither program runs the hooks.
     transcript(&fixture, claude, std::slice::from_ref(&said));
     let codex = ".codex/sessions/2026/11/23/rollout-x.jsonl";
     let rollout = transcript(&fixture, codex, std::slice::from_ref(&said));
@@ -84,7 +84,7 @@ fn doctor_reports_hooks_that_do_not_work() {
             }
         }
     }
-    // If the store contains a session, its hooks work, even if the host records nothing.
+    // A session in the store proves that its hooks work, even if the host does not record them.
     transcript(&fixture, claude, &[said]);
     assert_eq!(findings(&fixture).len(), 1);
     let payload = json!({"session_id": "s", "cwd": fixture.project(), "source": "startup"});

@@ -7,7 +7,6 @@ use serde_json::{Value, json};
 
 use crate::fixture::Fixture;
 
-/// A client of the server.
 pub struct Client {
     child: Child,
     input: Option<ChildStdin>,
@@ -129,7 +128,7 @@ fn server_keeps_to_its_project() {
     let (said, failed) = other.call("show", json!({ "id": id }));
     assert!(failed && said.contains("there is no node"), "{said}");
     other.end();
-    // A session's server and its hooks share the session's limit and task.
+    // A session's server records its notes as already delivered to the session.
     let session = [("CLAUDE_CODE_SESSION_ID", "one")];
     let mut own = Client::start(&fixture, &["memory", "mcp"], &session);
     own.call("remember", json!({"type": "fact", "content": "theirs", "tags": ["tier:pinned"]}));

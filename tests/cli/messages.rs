@@ -1,4 +1,4 @@
-//! Tests that messages about missing things name them, with a plain reason and a fix.
+//! Tests that messages about missing paths and keys, and about nights without due jobs, are plain.
 
 use crate::fixture::{CommandOutput, Fixture};
 
@@ -57,7 +57,7 @@ fn night_without_due_jobs_is_not_opened() {
     assert!(reported["night"].is_null(), "{reported}");
     assert_eq!(reported["runs"], serde_json::json!([]));
     assert!(!fixture.path(".runner/reports").exists());
-    // The status does not report this as trouble.
+    // The status reports no trouble.
     let status = fixture.run(&["status"]).ends(0);
     assert!(!status.out.contains("TROUBLE"), "{status:?}");
     fixture.configure("[jobs.one]\nkind = \"command\"\nprogram = \"true\"\n");

@@ -6,7 +6,7 @@ use crate::fixture::Fixture;
 
 const TWO: &str = "[jobs.a]\nkind = \"command\"\nprogram = \"true\"\n[jobs.b]\nkind = \"command\"\nprogram = \"true\"\n";
 
-/// Creates a project whose notes are older than the quiet period.
+/// Creates a project whose idea was not changed in the last minutes, so no pass is deferred.
 fn old(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);

@@ -15,7 +15,7 @@ use crate::served::{Daemon, busy, fixture, outcome, over, runs};
 const MINUTE: &str = "[jobs.minute]\nkind = \"command\"\ntrigger = \"cron * * * * *\"\nprogram = \"sh\"\n\
     args = [\"-c\", \"cat ../clock >> times; echo >> times\"]\n";
 
-/// Returns the live processes that were started in this fixture.
+/// Returns the PIDs of the live processes that were started in this fixture.
 fn processes(fixture: &Fixture) -> Vec<String> {
     let root = format!("HOME={}", fixture.root().display());
     let mut found = Vec::new();
@@ -89,7 +89,7 @@ fn concurrent_schedulers_run_each_minute_once() {
         assert_eq!(fixture.count(sql), 60, "{sql}");
     }
     print_line(&format!(
-        "an hour of minutes: 360 ticks of a daemon and 360 of a command, which started {by_command} of 60 runs; {:.1} s",
+        "a minutely job for an hour: 360 ticks by a daemon and 360 by a command, which started {by_command} of 60 runs; {:.1} s",
         began.elapsed().as_secs_f64()
     ));
 }
@@ -170,7 +170,7 @@ fn overlapping_occurrence_replaces_the_live_run() {
 }
 
 #[test]
-fn dependent_jobs_start_by_predecessor_outcome() {
+fn outcome_decides_which_jobs_follow() {
     let fixture = fixture(
         "[jobs.first]\nkind = \"command\"\ntrigger = \"every 1m\"\nretries = 0\nprogram = \"sh\"\n\
          args = [\"-c\", \"[ ! -e broken ]\"]\n\
@@ -200,7 +200,7 @@ fn dependent_jobs_start_by_predecessor_outcome() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences WHERE origin = 'event'"), 6);
     let open = "SELECT count(*) FROM occurrences WHERE settled IS NULL";
     assert_eq!(fixture.count(open), 0);
-    // All runs of one minute finish at the same clock time, within one tick.
+    // There are only two finish times, so each tick has finished all of its runs.
     let times: BTreeSet<String> = fixture
         .store()
         .prepare("SELECT DISTINCT finished FROM runs")

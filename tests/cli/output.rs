@@ -64,7 +64,7 @@ fn tick_runs_and_reports_night_once() {
     let tick_at = |now: &str| fixture.run_at(now, &["tick", "--json"]).ends(0).json();
     fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
     fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
-    // The note is older than the quiet minutes, so the pass is not deferred.
+    // The note was not changed in the last minutes, so the pass is not deferred.
     fixture.command("touch", &["-d", "2026-11-20T00:00:00Z", "ideas/note.md"]).status().unwrap();
     assert!(tick_at("2026-11-22T02:29:59Z")["started"].as_array().unwrap().is_empty());
     let reported = tick_at("2026-11-22T02:30:00Z");
@@ -77,7 +77,7 @@ fn tick_runs_and_reports_night_once() {
     assert_eq!(jobs, ["dream", "report"], "{reported}");
     assert!(fixture.path(".runner/reports/2026-11-22/report.md").is_file());
     assert!(tick_at("2026-11-22T02:31:00Z")["started"].as_array().unwrap().is_empty());
-    // After a long sleep, there is one run and one row for the missed times.
+    // A tick after a long sleep opens one night, and records all missed times in one row.
     tick_at("2026-11-25T08:00:00Z");
     assert_eq!(
         fixture.count("SELECT count(*) FROM occurrences WHERE outcome LIKE '%\"missed\"%'"),

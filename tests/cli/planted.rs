@@ -1,7 +1,7 @@
 //! Tests that runner's commands start no program that an agent injected into the project.
 //!
 //! The agent works in the sandbox. The test itself writes the files that the sandbox protects, such
-//! as git's configuration. Each injected program creates a file when it is started.
+//! as git's configuration. The injected program appends a line to a file when it is started.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -61,7 +61,7 @@ const CONFIG: &str = r#"
 	rev-parse = !{}
 "#;
 
-/// The commands that call git.
+/// Commands that call git.
 const COMMANDS: [&[&str]; 17] = [
     &["status"],
     &["run", "dream"],

@@ -90,7 +90,7 @@ fn passed_start_deadline_skips_the_run() {
 }
 
 #[test]
-fn quiet_hours_may_outlast_the_start_deadline() {
+fn start_deadline_can_pass_in_quiet_hours() {
     let fixture = tidy(
         "trigger = \"daily 13:00\"\nzone = \"UTC\"\nquiet = \"09:00-18:00\"\nstart_within = \"2h\"",
     );

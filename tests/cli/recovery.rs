@@ -26,7 +26,7 @@ fn three() -> Fixture {
     fixture
 }
 
-/// Starts a daemon that has a live run of each job.
+/// Starts a daemon and waits until a run of each job is live.
 fn under_way(fixture: &Fixture) -> Daemon<'_> {
     let daemon = Daemon::start(fixture, &[]);
     fixture.set_clock("2026-11-21T21:00:00Z");
@@ -121,7 +121,7 @@ fn surviving_runs_are_not_started_twice() {
     daemon.child.kill().unwrap();
     daemon.child.wait().unwrap();
     fixture.set_clock("2026-11-22T02:50:00Z");
-    // A new run would overlap with its job's earlier run, so all of them wait.
+    // A new run would overlap with its job's earlier run, so none is started.
     let reported = fixture.run_with_clock(&["tick", "--json"]).ends(0).json();
     assert_eq!(reported["settled_for_the_dead"], serde_json::json!({}));
     assert_eq!(reported["started"], serde_json::json!([]));
@@ -231,8 +231,8 @@ fn lost_pass_is_retried_once() {
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences"), 3);
 }
 
-/// Creates a fixture with one job that is due once a year at 21:00 and hangs unless it is released.
-/// Its retry is due within about six weeks.
+/// Creates a fixture with one job that is due once a year at 21:00 and hangs unless the file `free`
+/// exists. Its retry is due within about six weeks.
 fn hanging() -> Fixture {
     fixture(
         "[jobs.hang]\nkind = \"command\"\ntrigger = \"cron 0 21 21 11 *\"\nretries = 1\nbackoff = [\"1000h\"]\nprogram = \"sh\"\n\

@@ -141,7 +141,7 @@ fn model_dream_is_published_and_committed() {
     let file = &entries(&fixture, "rem")[0];
     let entry = fixture.read(&format!("rem/{file}"));
     assert!(entry.contains("- pick up: write the post — it is time\n"), "{entry}");
-    // A semicolon does not split a claim.
+    // A semicolon in a claim becomes a comma, except inside backticks.
     let verified = "- verified this cycle: the check is clean, twice; `cd x; make` ended with 0\n";
     assert!(entry.contains(verified), "{entry}");
     assert!(entry.contains("#+MODEL: dreamer\n"));
@@ -309,7 +309,7 @@ fn repeated_dream_is_retried_without_previous_entry() {
     let first = data(TALE, "pick-up", "write the post").to_string();
     answer(&fixture, "", &first);
     fixture.run(&["run", "rem"]).ends(0);
-    // A repeat is recognized even if numbers differ and a sentence was added.
+    // A repeat is recognized even if a word was changed, and a date and a sentence were added.
     let renewed = format!("On 2026-06-11: {} Nothing else.", TALE.replace("once", "twice"));
     for tale in [TALE, &renewed] {
         answer(&fixture, "", &data(tale, "pick-up", "write the post").to_string());
@@ -439,7 +439,7 @@ fn page_shows_verdict_results_without_private_data() {
     assert!(page.contains("found false: 1 of 3 claims"), "{page}");
     assert!(page.contains("&lt;script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("the-private-command") && !page.contains("http:"), "{page}");
-    // The next dream receives the findings of the audit.
+    // The next dream receives the audit's findings.
     answer(
         &fixture,
         "",

@@ -30,7 +30,7 @@ fn untrue_answers_are_repaired_once_then_replaced() {
     ];
     for (words, why) in &cases {
         let fixture = fixture("answer = \"org\"\n");
-        // If both answers are wrong, the entry by rule is published, and the agent continues.
+        // If both answers are wrong, the entry by rule is published, and the run is degraded.
         answer(&fixture, "", words);
         let said = fixture.run(&["run", "rem"]).ends(0).expect_text("degraded");
         said.expect_text("wrote the entry by rule").expect_text(why);
@@ -47,7 +47,7 @@ fn untrue_answers_are_repaired_once_then_replaced() {
 }
 
 #[test]
-fn second_malformed_answer_after_untrue_one_is_replaced() {
+fn malformed_answer_after_untrue_one_is_replaced() {
     let fixture = fixture("answer = \"org\"\n");
     answer(&fixture, "1", &ORG.replace("It ran and wrote its rows.", "It ran in a3f91c2."));
     answer(&fixture, "2", "no entry at all");
@@ -63,7 +63,7 @@ fn second_malformed_answer_after_untrue_one_is_replaced() {
     assert_eq!(entries(&fixture, "rem").len(), 2);
 }
 
-/// Creates a project whose backend on loopback truncates its first answers.
+/// Creates a project whose backend on loopback truncates its first `truncated` answers.
 fn truncating(truncated: usize) -> (Fixture, Server) {
     let count = AtomicUsize::new(0);
     let server = Server::start(move |talk: &mut Talk, seen: &SeenRequest| {
@@ -90,7 +90,7 @@ fn truncating(truncated: usize) -> (Fixture, Server) {
 }
 
 #[test]
-fn truncated_answer_is_asked_for_shorter_then_replaced() {
+fn truncated_answer_is_repeated_once_then_replaced() {
     for (truncated, outcome, author, headline) in [
         (1, "succeeded", "m", "dreamer dreamt rem/"),
         (2, "degraded", "by rule", "the rules dreamt rem/"),
@@ -116,7 +116,7 @@ fn truncated_answer_is_asked_for_shorter_then_replaced() {
 }
 
 #[test]
-fn entry_of_a_model_states_what_the_sources_show() {
+fn entry_of_a_model_states_source_facts() {
     let fixture = fixture("");
     fixture.write(
         "_steps.jsonl",

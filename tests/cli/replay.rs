@@ -20,7 +20,8 @@ fn runs(fixture: &Fixture) -> Vec<(String, String)> {
     runs
 }
 
-fn the(fixture: &Fixture, kind: &str) -> String {
+/// Returns the id of the newest run of this kind.
+fn newest(fixture: &Fixture, kind: &str) -> String {
     let runs = runs(fixture);
     runs.into_iter().rfind(|(_, it)| it == kind).unwrap().0
 }
@@ -45,7 +46,7 @@ fn demo(fixture: &mut Fixture, folder: &str) {
     fixture.state_home = marked.unwrap();
 }
 
-/// Returns the lines of a recording, each changed by `change`.
+/// Returns a recording's lines, each changed by `change`.
 fn changed(text: &str, change: impl Fn(&mut Value)) -> String {
     let lines = text.lines().map(|line| {
         let mut line: Value = serde_json::from_str(line).unwrap();
@@ -107,7 +108,7 @@ fn demo_replay_is_identical_and_detects_drift() {
     assert_eq!(names(&fixture.tree("../state")), names(&before));
 
     // Change the project, and then remove it.
-    let dream = the(&fixture, "dream");
+    let dream = newest(&fixture, "dream");
     fs::write(demo.join("ideas/csv-export.md"), "something else\n").unwrap();
     fs::write(demo.join("ideas/new.md"), "one more\n").unwrap();
     fs::write(demo.join("plan.org"), "* TODO nothing\n").unwrap();
@@ -186,7 +187,7 @@ fn demo_replay_is_identical_and_detects_drift() {
         .expect_text("the replay did not write it");
 }
 
-/// Checks that a replay names the edited reply and the line of the artifact that differs.
+/// Checks that a replay reports the edited reply and the line at which `artifact` differs.
 fn drifts_at(said: &Value, artifact: &str) {
     let drift = said["drift"].to_string();
     assert!(drift.contains("the reply to request 1 is not the recorded one"), "{drift}");
@@ -203,7 +204,7 @@ fn drifts_at(said: &Value, artifact: &str) {
 fn export_is_private_and_not_overwritten() {
     let mut fixture = Fixture::new();
     demo(&mut fixture, "demo");
-    let dream = the(&fixture, "dream");
+    let dream = newest(&fixture, "dream");
     let file = fixture.root().join("exported.jsonl");
     let exported = file.to_str().unwrap();
     let args = ["replay", &dream, "--export", exported];
@@ -235,7 +236,7 @@ fn rem_and_daydream_replays_commit_nothing() {
     assert!(fixture.git(&["log", "--format=%s"]).contains("rem: "));
     fixture.run(&["run", "tidy"]);
     fixture
-        .run(&["replay", &the(&fixture, "curator")])
+        .run(&["replay", &newest(&fixture, "curator")])
         .ends(65)
         .expect_text("is of kind curator, which cannot be replayed: each file of its queue");
     let all = runs(&fixture);
@@ -284,10 +285,10 @@ fn replayed_pass_compares_the_recorded_notes() {
         all.as_array().unwrap().iter().filter(|one| one["superseded"] == false).count()
     };
     assert_eq!(archives(), 1);
-    let alone = the(&fixture, "dream");
+    let alone = newest(&fixture, "dream");
     fixture.write("ideas/done/resource-hook.md", sibling);
     assert_eq!(archives(), 0, "an idea is archived although the commit fits another note better");
-    let compared = the(&fixture, "dream");
+    let compared = newest(&fixture, "dream");
     let replay = |run: &str| fixture.run(&["replay", run]).ends(0).expect_text("byte for byte");
     replay(&alone);
     fs::remove_file(fixture.path("ideas/done/resource-hook.md")).unwrap();
@@ -305,7 +306,7 @@ fn replayed_pass_compares_the_recorded_notes() {
 fn incomplete_recording_is_reported() {
     let mut fixture = Fixture::new();
     demo(&mut fixture, "demo");
-    let dream = the(&fixture, "dream");
+    let dream = newest(&fixture, "dream");
     let path = recording(&fixture, &dream);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let whole = fs::read(&path).unwrap();
@@ -389,7 +390,7 @@ fn command_replay_needs_no_programs_or_secrets() {
     keyed("fails").ends(1);
     keyed("empty").ends(1);
     keyed("long").ends(0);
-    let long = the(&fixture, "command");
+    let long = newest(&fixture, "command");
     fixture
         .run(&["replay", &long])
         .ends(65)
@@ -428,7 +429,7 @@ fn recording_serves_as_a_backend() {
     ));
     fixture.write("notes.md", "# News\n\nSome.\n");
     fixture.run(&["run", "ask"]).ends(0);
-    let run = the(&fixture, "prompt");
+    let run = newest(&fixture, "prompt");
     let answer = fixture.read("answers/a.md");
     let file = fixture.root().join("tests.jsonl");
     fixture.run(&["replay", &run, "--export", file.to_str().unwrap()]).ends(0);
@@ -452,7 +453,7 @@ fn recording_serves_as_a_backend() {
 fn retention_setting_limits_recordings() {
     let mut fixture = Fixture::new();
     demo(&mut fixture, "demo");
-    let dream = the(&fixture, "dream");
+    let dream = newest(&fixture, "dream");
     let old = recording(&fixture, "01ARZ3NDEKTSV4RRFFQ69G5FAV");
     fs::write(&old, "of 2016").unwrap();
     fs::write(recording(&fixture, "somebody's"), "stays").unwrap();

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a project and runs a night with a success, a failure and two ideas.
+/// Creates a project with two ideas, and runs a night in which a job fails. Also returns the
+/// night's name.
 fn after_a_night() -> (Fixture, String) {
     let fixture = Fixture::with(
         "[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\n\
@@ -22,7 +23,7 @@ fn after_a_night() -> (Fixture, String) {
     (fixture, name)
 }
 
-/// Returns a `PATH` with only this opener, without the host's programs.
+/// Returns a `PATH` that contains the opener, if there is one, and none of the host's programs.
 fn path_with(fixture: &Fixture, opener: Option<&str>) -> String {
     let bin = fixture.root().join("bin");
     fs::create_dir_all(&bin).unwrap();

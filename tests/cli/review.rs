@@ -1,4 +1,4 @@
-//! Tests decisions on proposals, including kills, and programs that answer a dream.
+//! Tests decisions on proposals, including killed ones, and programs that answer a dream.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -114,7 +114,7 @@ fn review_without_terminal_suggests_list_json() {
     fixture.run(&["dream", "review"]).ends(2).expect_text("runner dream list --json");
 }
 
-/// Opens a new terminal and returns the test's end and the program's end.
+/// Opens a pseudo-terminal and returns the test's end and the program's end.
 pub fn terminal() -> (File, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
@@ -164,7 +164,8 @@ fn review_ends_on_key_hangup_or_signal() {
             kill_process(Pid::from_child(&child), signal).unwrap();
             Some(ours)
         } else if typed.is_empty() {
-            // Closing the terminal sends no signal, because it does not control a session.
+            // Closing this terminal sends no signal, because no session has it as its controlling
+            // terminal.
             drop(ours);
             None
         } else {

@@ -1,4 +1,5 @@
-//! Tests the guard commands, and the cleanup of process trees whose supervisors are killed.
+//! Tests the guard commands, the paths and hosts that a job can reach, and the cleanup of process
+//! trees whose supervisors are killed.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use crate::fixture::{CommandOutput, Fixture, ended_within, print_line, skip};
 /// Maximum time that a process tree may outlive its supervisor.
 const LIMIT: Duration = Duration::from_secs(2);
 
-/// A run whose program starts processes in other sessions and without its environment.
+/// A run whose program starts processes in other sessions, some of them with an empty environment.
 struct Live {
     fixture: Fixture,
     command: Child,
@@ -115,7 +116,7 @@ fn groups_are_permitted() -> bool {
 }
 
 #[test]
-fn whole_tree_is_in_the_control_group_and_its_launcher_is_not() {
+fn control_group_contains_tree_but_not_launcher() {
     if !groups_are_permitted() {
         print_line("skipped 1: control groups are not permitted here");
         return;
@@ -314,7 +315,7 @@ fn guard_commands_report_scopes_and_leaks() {
     let json =
         fixture.run(&["guard", "leak", "--json", "dreams/state.json", "README.md"]).ends(1).json();
     assert_eq!((&json[0]["allowed"], &json[1]["allowed"]), (&true.into(), &false.into()));
-    // Without a name, the scope is that of the dream job.
+    // Without `--job`, the scope is that of the dream job.
     fixture.run(&["guard", "write-scope", "dreams/x"]).ends(0).expect_text("may be written");
     fixture.run(&["guard", "write-scope", "README.md"]).ends(1);
 }
@@ -345,7 +346,7 @@ fn dream_hook_refuses_paths_that_leak() {
     fixture.run(&["guard", "write-scope", "dreams/tracked.md"]).ends(0);
 }
 
-/// Returns a fixture whose job prints the files of runner's configuration and of other programs.
+/// Creates a fixture whose job prints configuration files of runner and of other programs.
 fn curious(more: &str) -> Fixture {
     let fixture = Fixture::with(&format!(
         "[jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nprogram = \"sh\"\n\
@@ -365,7 +366,7 @@ fn curious(more: &str) -> Fixture {
 }
 
 #[test]
-fn children_read_private_paths_only_by_name() {
+fn sandboxed_children_read_only_listed_private_paths() {
     for (more, seen) in [
         ("", &[false, false, false][..]),
         ("reads = [\"~/.aws/config\"]\n", &[false, true, false]),

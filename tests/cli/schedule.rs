@@ -1,4 +1,4 @@
-//! Tests `runner schedule`, which previews due times in any zone, without a database.
+//! Tests `runner schedule`, which previews due times in any zone.
 
 use crate::fixture::Fixture;
 

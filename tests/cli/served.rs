@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::fixture::{Fixture, ended_within};
 
-/// Maximum wait for an event that must occur.
+/// The maximum wait for an event that must occur.
 pub const LIMIT: Duration = Duration::from_secs(60);
 /// Disables the dream job that every project has.
 pub const NO_DREAM: &str = "[jobs.dream]\nenabled = false\n";
@@ -77,7 +77,7 @@ impl<'a> Daemon<'a> {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Sends one line and reads one line.
+    /// Sends a request to the control socket and returns the answer.
     pub fn ask(&self, request: &str) -> Value {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).unwrap();
@@ -118,7 +118,7 @@ pub fn fixture(toml: &str) -> Fixture {
     fixture
 }
 
-/// Starts a daemon with one live run of the waiting job.
+/// Starts a daemon and waits until the job `wait` is running. Also returns the run's id.
 pub fn busy<'a>(fixture: &'a Fixture, args: &[&str]) -> (Daemon<'a>, String) {
     let daemon = Daemon::start(fixture, args);
     fixture.set_clock("2026-11-21T20:01:00Z");
@@ -148,7 +148,8 @@ pub fn over(fixture: &Fixture, id: &str) {
     fixture.run_with_clock(&["runs", "logs", id, "--follow"]).ends(0);
 }
 
-/// Returns the runs of a job, oldest first: state or outcome, and the reason.
+/// Returns the outcome (or state) and the reason of each run of a job, in the order of due times
+/// and attempts.
 pub fn runs(fixture: &Fixture, job: &str) -> Vec<(String, String)> {
     let listed = fixture.run_with_clock(&["runs", "--json", "--job", job]).ends(0).json();
     let words = |run: &serde_json::Value| {

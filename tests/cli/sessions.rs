@@ -1,4 +1,4 @@
-//! Tests the analysis of sessions: the commands, the ticks, and kills at every step.
+//! Tests the analysis of sessions: the commands, the hooks, the ticks, and kills at every step.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::fixture::{CommandOutput, Fixture, print_line};
 const JOB: &str = "[jobs.sessions]\nkind = \"sessions\"\ntrigger = \"manual\"\n";
 const FOLDER: &str = ".warden/cross-session";
 
-/// Returns the path at which Claude Code keeps a session of the fixture's project.
+/// Returns the path at which Claude Code keeps a session's transcript, and creates its folder.
 pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     let root = fs::canonicalize(fixture.project()).unwrap();
     let slug = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -22,7 +22,7 @@ pub fn transcript(fixture: &Fixture, id: &str) -> PathBuf {
     folder.join(format!("{id}.jsonl"))
 }
 
-/// Writes a session of the fixture's project that was last changed `age` seconds ago.
+/// Writes the transcript of a session that was last changed `age` seconds ago.
 fn write(fixture: &Fixture, id: &str, text: &str, age: u64) -> PathBuf {
     let path = transcript(fixture, id);
     let root = fs::canonicalize(fixture.project()).unwrap();
@@ -117,7 +117,7 @@ fn started(fixture: &Fixture, source: &str) -> String {
 }
 
 #[test]
-fn new_session_gets_the_packet_of_the_last_one_before_its_notes() {
+fn new_session_gets_last_packet_before_notes() {
     let fixture = Fixture::with("");
     assert_eq!(started(&fixture, "startup"), "");
     write(&fixture, "one", &repair(1), 3_600);
@@ -140,7 +140,7 @@ fn new_session_gets_the_packet_of_the_last_one_before_its_notes() {
     assert!(got.contains("8080") && !got.contains("Files in work"), "{got}");
 }
 
-/// Calls the hook at the end of a session.
+/// Calls the hook that reports the end of a session.
 fn ended(fixture: &Fixture, session: &str) {
     let payload = fixture.root().join("payload.json");
     let cwd = fs::canonicalize(fixture.project()).unwrap();
@@ -154,7 +154,7 @@ fn ended(fixture: &Fixture, session: &str) {
 #[test]
 fn end_of_session_starts_its_analysis() {
     let fixture = Fixture::with("");
-    // The session is not idle, and its last event is not an answer of the model.
+    // The session is not idle, and its last event is not a model's answer.
     write(&fixture, "one", &repair(1), 0);
     let before = fixture.read("runner.toml");
     ended(&fixture, "one");
@@ -179,7 +179,7 @@ fn end_of_session_starts_its_analysis() {
     assert_eq!(ending(), "clean", "the earlier report of the end was lost");
     write(&fixture, "one", &(repair(1) + &repair(20)), 0);
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
-    assert_eq!(ending(), "interrupted", "the session is ended although it continued");
+    assert_eq!(ending(), "interrupted", "the session is reported as ended although it continued");
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
 }
 
@@ -269,7 +269,7 @@ fn kill_at_any_step_counts_each_event_once() {
         let mut command = fixture.runner(&["sessions", "analyze"]);
         let done =
             CommandOutput::of(command.env("RUNNER_TEST_KILL", step.to_string()).output().unwrap());
-        // The next tick completes or repeats the work of the dead process.
+        // The next tick completes or repeats the dead process's work.
         fixture.run(&["tick"]).ends(0);
         let after = analyze(&fixture);
         assert!(after.code == 0, "step {step}: {after:?}");
@@ -291,7 +291,7 @@ fn kill_at_any_step_counts_each_event_once() {
 }
 
 #[test]
-fn person_decides_about_artifacts_and_other_programs_do_not() {
+fn only_a_person_decides_about_artifacts() {
     let fixture = Fixture::with(JOB);
     write(&fixture, "one", &repair(1), 3_600);
     analyze(&fixture).ends(0);
@@ -324,13 +324,13 @@ fn person_decides_about_artifacts_and_other_programs_do_not() {
     fixture.run(&["sessions", "resume"]).ends(65);
     fixture.run(&["sessions", "analyze", "--all"]).ends(0);
     assert!(!fixture.run(&["sessions", "resume"]).ends(0).out.contains("evil"));
-    // Another job may not write to the folder of the findings.
+    // Another job may not write to the findings folder.
     fixture
         .configure("[jobs.bad]\nkind = \"command\"\nprogram = \"true\"\nwrites = [\".warden\"]\n");
     fixture.run(&["config", "check"]).ends(78).expect_text(".warden");
 }
 
-/// Returns the answer of the guard hook to a command of a session.
+/// Returns the guard hook's answer to a session's command.
 fn guarded(fixture: &Fixture, session: &str, command: &str) -> CommandOutput {
     let payload = fixture.root().join("payload.json");
     let cwd = fs::canonicalize(fixture.project()).unwrap();
@@ -363,9 +363,9 @@ fn guard_hook_names_what_worked_in_other_sessions() {
     assert!(text.contains("failed 3 times") && text.contains("pytest -p x"), "{text}");
     quiet("one", "python -m pytest");
     quiet("two", "python -m pytest -x");
-    // The hook still refuses a forbidden command, without a hint.
+    // The hook still refuses a forbidden command.
     guarded(&fixture, "two", "echo x > /etc/x").ends(2);
-    // A file that another program changed gives no hint.
+    // A hints file that another program changed is ignored.
     let path = format!("{FOLDER}/hints.json");
     let hints = fixture.read(&path);
     fixture.write(&path, hints.replace("-p x", "-p y"));

@@ -10,8 +10,8 @@ use std::time::Instant;
 
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
-/// Behaves like Debian's `crontab`: `-l`, `-r`, or a file. The strict variant rejects text without
-/// a final line break.
+/// Behaves like Debian's `crontab`: `-l`, `-r`, or a file. If the file `strict` exists, it rejects
+/// text without a final line break.
 const CRONTAB: &str = r#"#!/bin/sh
 case "$1" in
 -l) [ -f "$FAKE/tab" ] || { echo "no crontab for me" >&2; exit 1; }; cat "$FAKE/tab" ;;
@@ -21,7 +21,7 @@ case "$1" in
 esac
 "#;
 
-/// A fake `systemctl` that records its arguments and whether the timer is active.
+/// A fake `systemctl` that records its arguments and whether a unit is active.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 [ "$FAKE_SYSTEMD" = yes ] || { echo "Failed to connect to bus" >&2; exit 1; }
 echo "$*" >> "$FAKE/calls"
@@ -97,7 +97,7 @@ impl FakeHost {
         fs::read_to_string(self.fake().join("calls")).unwrap_or_default()
     }
 
-    /// Returns all files that a setup may change, except its own records.
+    /// Returns the content of all files that a setup may change.
     fn all(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         below(&self.fixture.root().join("config"), &mut found);
@@ -165,7 +165,7 @@ fn one_timer_serves_all_projects() {
     assert!(tab.starts_with("MAILTO=me\n5 4 * * * mine\n# >>>"), "{tab}");
     assert!(tab.contains("\n0,15,30,37,45 * * * * /"), "{tab}");
     assert_eq!(host.run(&["config", "get", "night.at"]).ends(0).out, "23:37\n");
-    // Setup registers the job, because the first tick comes only after the due minute.
+    // Setup registers the job, so the first tick can already start it.
     let known = "SELECT count(*) FROM jobs WHERE name = 'dream' AND schedule LIKE '%23:37%'";
     assert_eq!(host.fixture.count(known), 1);
     let mode = fs::metadata(host.fixture.state().join("environment")).unwrap().permissions().mode();
@@ -283,7 +283,8 @@ fn missing_crontab_newline_is_added() {
     assert_eq!(host.tab().unwrap(), b"x\n");
 }
 
-/// Kills setup before each step in turn, and checks that the next attempt succeeds.
+/// Kills setup and removal before each of their steps, and checks that the next setup or removal
+/// succeeds.
 #[test]
 fn setup_recovers_from_kills_between_steps() {
     let mut deaths = 0;
@@ -346,7 +347,7 @@ fn setup_and_removal_restore_every_file() {
                 let mut dice = Random(seed ^ u64::from(systemd));
                 let host = FakeHost::new(systemd);
                 for _ in 0..count {
-                    come_and_go(&host, &mut dice);
+                    set_up_and_remove(&host, &mut dice);
                 }
             });
         }
@@ -358,7 +359,7 @@ fn setup_and_removal_restore_every_file() {
 }
 
 /// Applies and removes a setup over random existing files.
-fn come_and_go(host: &FakeHost, dice: &mut Random) {
+fn set_up_and_remove(host: &FakeHost, dice: &mut Random) {
     host.set_tab(random_crontab(dice).as_deref());
     let units = host.fixture.root().join("config/systemd");
     let _absent = fs::remove_dir_all(&units);
@@ -414,7 +415,7 @@ fn random_crontab(dice: &mut Random) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// Adds a job with this trigger to the project of a host.
+/// Adds a job with this trigger to the host's project.
 fn due(host: &FakeHost, name: &str, trigger: &str) {
     host.fixture.configure(&format!(
         "[jobs.{name}]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"{trigger}\"\n"

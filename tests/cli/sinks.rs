@@ -1,6 +1,6 @@
 //! Tests that secrets of every kind appear in no output, file, database, page or recording of
-//! runner, and that no model receives them. A program writes the secrets to its output, to an
-//! artifact and to a file that a prompt reads, and the secrets occur in sessions of agents.
+//! runner, and that no model receives them. The secrets occur in programs' outputs, in a file that
+//! a prompt reads, and in sessions of agents.
 
 use std::fs;
 use std::io::Write as _;
@@ -16,14 +16,14 @@ use crate::serve::{Served, Stream};
 use crate::sessions::transcript;
 use crate::top::Top;
 
-/// The length of a part from which the rest of a secret could be guessed.
+/// The length of the parts of a secret that must not appear.
 const PART: usize = 16;
 
 fn percent(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Returns the text that the program writes: each kind plain, in JSON and percent-encoded.
+/// Returns each secret as plain text, in JSON and percent-encoded.
 fn written(samples: &[Sample]) -> String {
     let mut text = String::new();
     for sample in samples {
@@ -42,8 +42,8 @@ fn parts(samples: &[Sample]) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for sample in samples {
         for line in sample.secret.lines().filter(|line| line.len() >= PART) {
-            // The samples share long parts of their alphabet, so a part in the middle of a secret
-            // would be found in another one.
+            // The samples share long parts of their alphabet, so a part from the middle of a secret
+            // could also occur in another secret.
             for at in [0, line.len() - PART] {
                 let part = &line[at..at + PART];
                 all.push((part.to_owned(), sample.kind.clone()));
@@ -110,8 +110,8 @@ fn no_sink_contains_a_secret() {
     ] {
         show(args);
     }
-    // The message of a failed run contains the last characters of the output, so each secret is cut
-    // at a different place.
+    // The message of a failed run contains the last characters of the output, so the secrets are
+    // cut at different places.
     for (number, sample) in samples.iter().enumerate().step_by(10) {
         let cut = sample.text().len().min(500);
         let before = "x".repeat(400_usize.saturating_sub(cut / 2));
@@ -167,7 +167,7 @@ fn check(samples: &[Sample], shown: &[(String, Vec<u8>)]) {
     assert!(leaks.is_empty(), "{} leaks: {:#?}", leaks.len(), &leaks[..leaks.len().min(20)]);
 }
 
-/// Returns the names and data of the events of a stream until one of them is the last.
+/// Returns the names and data of a stream's events, up to the event that `is_last` accepts.
 fn stream(
     served: &Served<'_>,
     path: &str,
@@ -198,7 +198,7 @@ fn no_screen_contains_a_secret() {
         fixture.write("spilled", written(part));
         fixture.run(&["run", "spill"]).ends(1);
         fixture.run(&["jobs", "reset", "spill"]).ends(0);
-        // This screen is large enough to show the log of this part's secrets without scrolling.
+        // This screen is large enough to show the whole log.
         let mut top = Top::sized(&fixture, &["top"], true, [100, 600]);
         top.until("last night");
         shown.push((format!("overview {number}"), top.screen().into_bytes()));
@@ -261,8 +261,8 @@ fn call(fixture: &Fixture, args: &[&str], input: &str, shown: &mut Vec<(String, 
     shown.push((format!("output of {args:?}"), (said.out + &said.err).into_bytes()));
 }
 
-/// Calls the hooks of a session in which the person and the model write `text`. A failure in its
-/// transcript contains `text` too.
+/// Calls the hooks of a session in which the person and the model write `text`. The calls in its
+/// transcript contain `text` too.
 fn live(fixture: &Fixture, id: &str, text: &str, shown: &mut Vec<(String, Vec<u8>)>) {
     let path = transcript(fixture, id);
     let said = format!(

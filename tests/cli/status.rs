@@ -101,7 +101,7 @@ fn times_are_shown_in_the_jobs_zone() {
         project["budget"]["day"]["name"], "2026-11-22",
         "the day does not follow Tokyo's time zone"
     );
-    // The zone also applies to the preview of an expression in this project.
+    // The night's zone also applies to the preview of an expression in this project.
     let cron = ["schedule", "next", "--cron", "0 7 * * *", "-n", "1", "--json"];
     let next = fixture.run_at("2026-11-21T20:00:00Z", &cron).ends(0).json();
     assert_eq!(next["zone"], "Asia/Tokyo");
@@ -120,7 +120,7 @@ fn remaining_budget_is_reported() {
     assert_eq!(day["left"]["ideas"].as_u64().unwrap(), 1000 - used);
     assert_eq!(status["projects"][0]["budget"]["night"], Value::Null);
     fixture.run(&["status"]).ends(0).expect_text(&format!("{} of 1000 ideas", 1000 - used));
-    // The status reads a changed file before any tick.
+    // The status reflects a changed file even before a tick.
     let text = fixture.read("runner.toml").replace("ideas = 1000", "ideas = 2000");
     fixture.write("runner.toml", text);
     fixture.run(&["status"]).ends(0).expect_text(&format!("{} of 2000 ideas", 2000 - used));
@@ -186,7 +186,7 @@ fn watch_prints_changes_until_reader_closes() {
     assert!(child.wait().unwrap().success());
 }
 
-/// Opens a new terminal and returns the test's end and the program's end.
+/// Opens a pseudo-terminal and returns the test's end and the program's end.
 fn terminal() -> (fs::File, OwnedFd) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();

@@ -11,11 +11,11 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use crate::fixture::{Fixture, ended_within};
 use crate::review::terminal;
 
-/// Maximum time until the screen changes.
+/// The maximum time until the screen changes.
 const WAIT: Timespec = Timespec { tv_sec: 30, tv_nsec: 0 };
 const NOTE: &str = "Coffee is better in the morning.\n";
 
-/// A running application, and everything that it has written.
+/// A running `runner top`, and everything that it has written.
 pub struct Top {
     child: Child,
     ours: File,
@@ -242,7 +242,8 @@ fn runs_are_cancelled_retried_and_paused() {
     top.press("p");
     top.until("dream is resumed");
     assert!(!paused());
-    // The new attempt is the first run of the list. A run that has ended cannot be cancelled.
+    // The new attempt is the first run in the list, so `G` selects a run that has ended. Such a run
+    // cannot be cancelled.
     top.press("G");
     top.press("cy");
     top.until("is over");

@@ -44,7 +44,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
 const BEGIN: &str = "2027-03-01T20:00:00Z";
 const LATER: &str = "2027-03-01T21:30:00Z";
 
-/// Creates two projects with a job that is due at [`LATER`].
+/// Creates two projects, each with a job that is due before [`LATER`].
 fn two(more: &str) -> (Fixture, PathBuf) {
     let fixture = Fixture::new();
     at(&fixture, BEGIN, &["init"]).ends(0);
@@ -54,7 +54,7 @@ fn two(more: &str) -> (Fixture, PathBuf) {
     (fixture, healthy)
 }
 
-/// Counts the runs of the healthy project's job that succeeded.
+/// Counts the successful runs of the healthy project's job.
 fn healthy_runs(fixture: &Fixture, healthy: &Path) -> i64 {
     let sql = format!(
         "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job JOIN projects p ON p.id = j.project

@@ -12,17 +12,17 @@ use crate::attempts::{Attempt, all, script};
 use crate::fixture::{Fixture, is_open, print_line, scaled_from, skip};
 use crate::{CommandOutput, Level, levels};
 
-/// Maximum number of attempts that one child makes.
+/// The maximum number of attempts that one child makes.
 const TOGETHER: usize = 120;
-/// Maximum number of children that make one attempt each in the same project.
+/// The maximum number of children that make one attempt each in the same project.
 const CHILDREN: usize = 12;
 /// The share of the attempts that an ordinary test run makes.
 const ORDINARY: f64 = 0.1;
 
-/// Number of commits that the person has made since the last printed result.
+/// The number of commits that the person has made since the last printed result.
 static PERSON: AtomicUsize = AtomicUsize::new(0);
 
-/// Files that nobody may change during a run.
+/// Files and folders that nobody may change during a run.
 const STATIC: [&str; 12] = [
     "project/.git/hooks",
     "project/.git/info",
@@ -98,7 +98,7 @@ fn person(fixture: &Fixture, stop: &AtomicBool, commits: &AtomicUsize) {
     }
 }
 
-/// Returns the state of the files that nobody may change.
+/// Returns the state of the files and folders in [`STATIC`].
 fn picture(fixture: &Fixture) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut left: Vec<_> = STATIC.iter().map(|path| fixture.root().join(path)).collect();
@@ -159,7 +159,7 @@ fn marked(fixture: &Fixture) -> Vec<String> {
 
 /// Makes the attempts of each group in a separate child, one child after the other, and returns
 /// their effects.
-fn trial(level: Level, network: bool, groups: &[Vec<&Attempt>]) -> Vec<String> {
+fn effects_of(level: Level, network: bool, groups: &[Vec<&Attempt>]) -> Vec<String> {
     let fixture = build();
     crate::set_script(&fixture, "work", "");
     fixture.configure(&format!("network = {network}\n"));
@@ -290,12 +290,12 @@ fn no_attempt_has_an_effect() {
             let (alone, together): (Vec<&Attempt>, Vec<&Attempt>) =
                 some.iter().partition(|it| it.alone);
             let alone = alone.chunks(CHILDREN);
-            let trials = together
+            let batches = together
                 .chunks(TOGETHER)
                 .map(|chunk| vec![chunk.to_vec()])
                 .chain(alone.map(|chunk| chunk.iter().map(|one| vec![*one]).collect()));
-            for groups in trials {
-                let effects = trial(level, network, &groups);
+            for groups in batches {
+                let effects = effects_of(level, network, &groups);
                 let all = groups.iter().flatten();
                 if effects.is_empty() {
                     refused += all.count();
@@ -304,7 +304,7 @@ fn no_attempt_has_an_effect() {
                 print_line(&format!("{level:?}: {effects:#?}"));
                 // Each attempt is repeated alone to find out which one had an effect.
                 for one in all {
-                    match trial(level, network, &[vec![one]]) {
+                    match effects_of(level, network, &[vec![one]]) {
                         alone if alone.is_empty() => refused += 1,
                         alone => through.push(format!("{level:?} {}: {alone:#?}", one.name)),
                     }
@@ -352,7 +352,7 @@ fn no_attempt_has_an_effect_as_nobody() {
     assert!(output.code == 0 && output.err.contains("as user 65534"), "{output:?}");
 }
 
-/// Checks that the attempts are realistic: without a sandbox, most of them have an effect.
+/// Checks that the attempts are realistic: without a sandbox, more than half have an effect.
 #[test]
 fn attempts_have_effects_without_a_sandbox() {
     let mut attempts = all();
@@ -362,7 +362,7 @@ fn attempts_have_effects_without_a_sandbox() {
     let step = (attempts.len() / wanted).max(1);
     let some: Vec<&Attempt> = attempts.iter().step_by(step).collect();
     let effective =
-        some.iter().filter(|it| !trial(Level::Off, true, &[vec![it]]).is_empty()).count();
+        some.iter().filter(|it| !effects_of(Level::Off, true, &[vec![it]]).is_empty()).count();
     print_line(&format!(
         "without a sandbox, {effective} of {} attempts have an effect",
         some.len()

@@ -48,7 +48,7 @@ fn commit_arrives_in_the_repository() {
 }
 
 #[test]
-fn names_need_not_be_text() {
+fn file_names_need_not_be_utf8() {
     for level in levels() {
         let fixture = project(
             r"name=$(printf 'src/\377.txt'); echo new > $name; git add $name
@@ -171,7 +171,7 @@ fn commits_arrive_while_another_branch_is_checked_out() {
         });
         assert_eq!(subjects(&fixture, "main")[..2], ["Agent", "Configure"], "{level:?}");
         assert_eq!(subjects(&fixture, "side")[..2], ["Person", "Configure"], "{level:?}");
-        // The index belongs to the branch that the person has checked out.
+        // The index matches the branch that the person has checked out.
         assert_eq!(fixture.git(&["diff", "--cached", "--name-only"]), "", "{level:?}");
         assert_eq!(kept(&fixture), Vec::<String>::new());
     }
@@ -239,8 +239,8 @@ fn commit_of_a_protected_path_fails_the_run() {
 #[test]
 fn invalid_objects_are_refused() {
     for level in levels() {
-        // A tree with an entry named `.git`, which git itself would not create.
         for script in [
+            // This tree has an entry named `.git`, which git itself would not create.
             "blob=$(echo evil | git hash-object -w --stdin)
              tree=$(printf '100644 .git\\0%b' \"$(echo $blob | sed 's/../\\\\x&/g')\" | git hash-object -w -t tree --literally --stdin)
              git update-ref refs/heads/main $(git commit-tree -m Evil -p HEAD $tree)",

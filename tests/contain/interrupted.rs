@@ -1,5 +1,5 @@
-//! Tests imports that are killed at each step, and protected files that other programs replace
-//! during a run.
+//! Tests imports that are killed at each step, and protected files that a person changes during a
+//! run.
 
 use std::fs;
 

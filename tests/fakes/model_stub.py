@@ -85,7 +85,7 @@ class Model(BaseHTTPRequestHandler):
             if not self.refused():
                 (self.anthropic if rest.endswith("messages") else self.openai)(asked, query)
         except OSError:
-            pass  # the client went away
+            pass  # the client disconnected
 
     def place(self):
         url = urllib.parse.urlsplit(self.path)

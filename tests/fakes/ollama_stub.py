@@ -13,7 +13,7 @@ The default is `good`. All faults were observed in a real server:
     evil       an answer in the requested format with content that was not offered: places that do not exist,
                control characters, paths, far too much text, and two further events for each event
     missing    404, no such model             tools     400, tools are not supported
-    badjson    400, invalid request           busy      503, too many questions
+    badjson    400, invalid request           busy      503, too many requests
     killed     200, half an answer, and `unexpected EOF` in the last line
     cut        half an answer, and the end of the connection
     stall      half an answer, then silence   late      no answer
@@ -91,7 +91,7 @@ class Ollama(BaseHTTPRequestHandler):
         try:
             self.chat(scenario, asked)
         except OSError:
-            pass  # the client went away
+            pass  # the client disconnected
 
     def chat(self, scenario, asked):
         model = asked.get("model", "m")

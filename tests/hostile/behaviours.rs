@@ -143,7 +143,7 @@ fn case(row: &'static Row, dialect: usize, budget: usize) -> CaseResult {
     fs::write(fixture.root().join("targets"), list).unwrap();
     let but = [
         "state",
-        // The state folders of the agents, which runner creates for them.
+        // The agents' state folders, which runner creates for them.
         ".claude",
         ".codex",
         "project/notes/answer.md",

@@ -8,7 +8,7 @@ use crate::fixture::{Fixture, print_line, scaled};
 use crate::payloads::{CARRIERS, Carrier, ORDERS};
 use crate::testbed::{differs, link, picture};
 
-/// Number of orders that one pass reads.
+/// The maximum number of orders that one pass reads.
 const TOGETHER: usize = 12;
 
 #[test]

@@ -1,7 +1,7 @@
-//! Tests with `runner run` the ways around the limits of a child, at the levels `full` and
-//! `files-only`.
+//! Tests the ways around a child's limits with `runner run`, at the levels `full` and `files-only`.
 //!
-//! An ordinary test run tries every eighth way at each level, and `RUNNER_TEST_SCALE=1` tries all.
+//! An ordinary test run tries about an eighth of the ways at each level, and `RUNNER_TEST_SCALE=1`
+//! tries all.
 
 use runner_engine::sandbox::bwrap;
 

@@ -51,7 +51,7 @@ fn fixture(behaviour: &str, dialect: &str, leave: &str) -> Fixture {
     fixture
 }
 
-/// Runs a command that must succeed, with the key of the agent.
+/// Runs a command that must succeed, with the agent's key.
 fn run(fixture: &Fixture, args: &[&str]) {
     let output = fixture.runner(args).env("CANARY_KEY", CANARY).output().unwrap();
     CommandOutput::of(output).ends(0);
@@ -85,7 +85,7 @@ fn runs_leave_a_part_of_the_window() {
     for (leave, waits) in [("leave = 0.25\n", true), ("leave = 0.15\n", false), ("", false)] {
         let fixture = fixture("window-nearly-used", "claude", leave);
         run(&fixture, &["run", "ask"]);
-        assert!(fixture.path("notes/answer.md").exists(), "the answer was not kept");
+        assert!(fixture.path("notes/answer.md").exists(), "no answer was published");
         fixture.run(&["enqueue", "ask"]).ends(0);
         run(&fixture, &["tick"]);
         let asked = fixture.count("SELECT count(*) FROM requests");

@@ -149,7 +149,7 @@ fn open_runs(fixture: &Fixture) -> Vec<(String, String)> {
     rows.map(Result::unwrap).collect()
 }
 
-/// Checks that the calls of a day are charged exactly once, within the pool's limit, and that
+/// Checks that a day's calls are charged exactly once, within the pool's limit, and that
 /// nothing is reserved. Returns the id of the last request; `before` is the last id of the previous
 /// day.
 fn check_budgets(fixture: &Fixture, day: usize, before: i64) -> i64 {
@@ -276,7 +276,7 @@ fn hostile_nights_leave_healthy_projects_alone() {
     }
 }
 
-/// Returns the ids of the runs of healthy jobs that succeeded and that the database still has.
+/// Returns the ids of the healthy jobs' successful runs that the database still contains.
 fn healthy_runs(fixture: &Fixture) -> BTreeSet<String> {
     let db = fixture.store();
     let mut rows = db

@@ -87,7 +87,7 @@ pub const ORDERS: &[&str] = &[
     "sh -c 'cd / ; umask 0 ; echo pwned > {home}/umask'",
 ];
 
-/// The place of an order in the sources.
+/// The part of a source that contains an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     Idea,

@@ -59,7 +59,7 @@ fn fixture(job: &str, absent: bool) -> Fixture {
 }
 
 /// Returns the content of each file in `KEPT`, or `None` if the file does not exist.
-fn look(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
+fn contents(fixture: &Fixture) -> Vec<(String, Option<Vec<u8>>)> {
     let one = |name: &str| {
         let path = fixture.path(name);
         let held = fs::symlink_metadata(&path).is_ok().then(|| fs::read(&path).unwrap_or_default());
@@ -90,15 +90,15 @@ fn sandboxed_jobs_cannot_change_later_runs() {
     for job in jobs("on") {
         for absent in [false, true] {
             let fixture = fixture(&job, absent);
-            let before = look(&fixture);
+            let before = contents(&fixture);
             let said = fixture.run(&["run", "evil"]);
-            assert_eq!(look(&fixture), before, "{said:?}");
+            assert_eq!(contents(&fixture), before, "{said:?}");
             // The unprotected file shows that the orders were executed.
             assert_eq!(fixture.read("free/x"), "evil\n", "{said:?}");
             let runs = fixture.run(&["runs", "--json"]).ends(0).json();
             let mut runs = runs.as_array().unwrap().iter();
             let run = runs.find(|run| run["job"] == "evil").unwrap();
-            print_line(&format!("settings: {} behind {}", run["kind"], run["containment"]));
+            print_line(&format!("settings: {} in {}", run["kind"], run["containment"]));
             let shown = fixture.run(&["config", "show", "--origin"]).ends(0).out;
             assert!(!shown.contains("backends.ctxrc"), "{shown}");
         }
@@ -109,9 +109,9 @@ fn sandboxed_jobs_cannot_change_later_runs() {
 fn unsandboxed_orders_change_every_file() {
     for job in jobs("off") {
         let fixture = fixture(&job, true);
-        let before = look(&fixture);
+        let before = contents(&fixture);
         let said = fixture.run(&["run", "evil"]);
-        let after = look(&fixture);
+        let after = contents(&fixture);
         for (was, is) in before.iter().zip(&after) {
             assert_ne!(was, is, "{said:?}");
         }
@@ -126,12 +126,12 @@ fn artifacts_cannot_replace_prompts() {
          [jobs.ask]\nkind = \"prompt\"\ntrigger = \"manual\"\nprompt = \"Why?\"\nto = \"lifecycle.org\"\n",
         true,
     );
-    let before = look(&fixture);
+    let before = contents(&fixture);
     for job in ["evil", "ask"] {
         let said = fixture.run(&["run", job]);
         assert_ne!(said.code, 0, "{said:?}");
         let all = format!("{}{}", said.out, said.err);
         assert!(all.contains("decides what the jobs of this project do"), "{all}");
     }
-    assert_eq!(look(&fixture), before);
+    assert_eq!(contents(&fixture), before);
 }

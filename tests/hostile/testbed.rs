@@ -36,7 +36,7 @@ pub fn link(fixture: &Fixture, dialect: &str, behaviour: &str) -> String {
 }
 
 /// Returns the path, mode, owner and a hash of the content of everything in the fixture except the
-/// paths `but`. The mode is 0 if the sandbox cannot protect it.
+/// paths `but`. The mode is 0 if bubblewrap, which protects it, is not installed.
 pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let modes = bwrap::find().is_some();
@@ -60,7 +60,7 @@ pub fn picture(fixture: &Fixture, but: &[&str]) -> BTreeMap<String, String> {
                 let bytes = fs::read(&path).unwrap_or_default();
                 format!("{} {:?}", bytes.len(), digest(&bytes))
             };
-            // Landlock does not restrict changes of modes.
+            // Landlock does not restrict mode changes.
             let mode = if modes { meta.mode() } else { 0 };
             seen.insert(name, format!("{mode:o} {} {what}", meta.uid()));
         }

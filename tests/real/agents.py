@@ -60,10 +60,10 @@ CASES = {
     ],
 }
 
-# name, scenario with its query, exit code, outcome, class of the run and of the failure marker, longest seconds
 IDEA = "ideas/shorter.md"
 FIT = {"targets": [IDEA], "status": "sidenote", "action": "keep", "evidence": "no commit names it", "commits": [],
        "confidence": "low", "quote": "", "rationale": "a passing thought"}
+# name, scenario and its query, exit code, outcome, class in the failure marker, longest seconds
 DREAMS = [
     ("good", "dream", {"json": {"answer": [FIT]}}, 0, "succeeded", None, 30),
     ("api error", "status-403", {}, 77, "failed", "auth", 15),
@@ -284,7 +284,7 @@ def proxied(root, kind, plain_port):
                  "around": f"--noproxy '*' https://{listed}:{port}/x/calls"}
         script = "; ".join(f"curl -sk -m 5 -o got-{name} {url}" for name, url in tries.items()) + "; touch tried"
         names = ["NODE_EXTRA_CA_CERTS", "SSL_CERT_FILE", "CODEX_CA_CERTIFICATE"]
-        # A later key of the same table would be a duplicate.
+        # The table for codex already has the key `env`, and TOML allows it only once.
         own = "" if kind == "codex" else f"env = {json.dumps(names)}\n"
         place = Place(root, kind, "tool;sh=" + urllib.parse.quote_plus(script), port, origin=f"https://{listed}",
                       more=own, after=f'network = ["{listed}:{port}"]\n')

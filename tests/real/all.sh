@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the built program once against each real program that it works with: host schedulers, agents, model
-# servers, a browser, and file readers that share no code with runner. Lanes are independent and run in
-# parallel; a lane runs its steps in order. The first two lanes mostly wait for a scheduled time.
+# Runs the built program against the real programs that it works with: host schedulers, agents, model servers,
+# a browser, and file readers that share no code with runner. Lanes are independent and run in parallel; a lane
+# runs its steps in order. The first two lanes mostly wait for a scheduled time.
 # usage: tests/real/all.sh RUNNER [NAME...]   (a name selects the steps whose names contain it)
 #   RUNNER_AGENTS  folder with an npm installation of the agents (default: programs in PATH only)
 #   RUNNER_JUDGES  folder for the Python and npm packages that check model APIs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that Debian's cron starts the nights that `runner setup --apply` configures. In a mount namespace,
-# empty files and folders cover cron's spool, other tables and PID file, so the script does not touch the machine's own.
+# Checks that Debian's cron starts the nights that `runner setup --apply` configures. In a mount namespace, empty
+# files and folders cover cron's spool, system tables and PID file, so the script does not touch the machine's own.
 # usage (root): tests/real/cron.sh RUNNER [SCRIPT]   (SCRIPT beside this file, run while cron runs; default nights.sh)
 set -euo pipefail
 check="real cron"
@@ -32,6 +32,6 @@ printf 'MAILTO=""\n# somebody else\n7 7 * * 7 true\n' | crontab -
 touch -d '1 minute ago' /var/spool/cron/crontabs /var/spool/cron/crontabs/root
 cron -f -L 0 &
 daemon=$!
-# Starts the nights in a process group inside the PID namespace.
+# Runs the script in a session of its own inside the PID namespace.
 setsid --wait "$(dirname "$0")/$script" "$runner" cron "$folder"
 kill "$daemon"

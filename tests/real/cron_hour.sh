@@ -30,7 +30,7 @@ if grep --quiet 'runner setup' "$HOME/status"; then cat "$HOME/status" >&2; fail
 touch -d '1 hour ago' ideas/*.md
 # A minute that is at least 20 seconds ahead.
 at=$(date -u -d "now + $(($(date -u +%S | sed 's/^0//') > 40 ? 2 : 1)) minutes" +%H:%M)
-# The exit code is not in the typed line, which the terminal shows before the command ends.
+# The terminal also shows the typed line, so that line contains `$?` instead of the expected exit code.
 type_line "clear; $(in_readme 'runner setup --at 02:30 --apply' | sed "s/02:30/$at/"); echo \"setup ended with \$?\""
 shown 'setup ended with 0' 60
 type_line "clear; $(in_readme 'runner doctor --as-scheduler'); echo \"doctor ended with \$?\""

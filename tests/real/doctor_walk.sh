@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sets up a new user's machine until the doctor has no findings. Runs each fix of `runner doctor` verbatim in a
 # shell, and checks that it solves the problem. Then breaks each part in turn. In a mount namespace, empty files
-# and folders cover cron's spool, other tables and PID file, so the script does not touch the machine's own.
+# and folders cover cron's spool, system tables and PID file, so the script does not touch the machine's own.
 # usage (root): tests/real/doctor_walk.sh RUNNER
 set -euo pipefail
 check="doctor's walk"

@@ -56,7 +56,7 @@ def one_job(server):
 
 
 def nightly(server):
-    """A nightly dream over six projects, spread over three hosts, one of which is killed in mid-run."""
+    """A nightly dream over six projects, spread over three hosts, one of which is killed during a run."""
     fleet = Fleet(server, "nightly", 'lease = "10s"\n', home_slots=1)
     fleet.at("2027-03-09T12:00:00Z")
     folders = [fleet.home.project(f"p{number}") for number in range(6)]
@@ -73,7 +73,7 @@ def nightly(server):
     os.killpg(child.pid, signal.SIGKILL)
     kill_executes(victim)
     child.wait()
-    say(True, "the second worker was killed in mid-run")
+    say(True, "the second worker was killed during a run")
     home.communicate()
     worker.communicate()
     began = time.monotonic()
@@ -180,7 +180,7 @@ def host_list(server):
 
 
 def wakeups(server):
-    """Daemons start offered work and publish results at once, and end promptly, also without the database."""
+    """Daemons start offered work and publish results at once, and end promptly even if the database is gone."""
     fleet = Fleet(server, "wakeups")
     folder = fleet.home.project("p")
     daemons = [host.start("daemon", start_new_session=True) for host in fleet.hosts[:2]]
@@ -316,7 +316,7 @@ def laptop(server):
 
 
 def database_loss(server):
-    """The database is gone during a night: local jobs go on, fleet jobs are deferred, and all settles afterwards."""
+    """The database is gone during a night: local jobs continue, fleet jobs are deferred, and all are settled afterwards."""
     fleet = Fleet(server, "loss", 'lease = "10s"\n')
     shared, local = fleet.home.project("shared"), fleet.home.project("local", fleet=False)
     server.stop()

@@ -246,8 +246,8 @@ def in_backend(pid):
 def stop_in_backend(host, child, what):
     """Stops a tick while the backend of its held job works and no database is locked.
 
-    A machine that sleeps stops all its processes, so that none of them waits for a lock of a stopped one. Here the
-    others continue.
+    When a machine sleeps, all its processes stop, so none of them waits for a lock that a stopped process holds. Here,
+    other processes continue.
     """
     until(lambda: in_backend(child.pid), what)
     while True:

@@ -160,7 +160,7 @@ class Operations:
         return int(self.server.ask("soak", "SELECT count(*) FROM runner_fleet.occurrences WHERE state = 'settled'"))
 
     def soak(self):
-        """Spreads the faults evenly over the work: each comes when its part of the occurrences is settled."""
+        """Injects the faults evenly over the work: each one when its share of the occurrences is settled."""
         faults = ["kill"] * (FAULTS // 2) + ["stop"] * (FAULTS - FAULTS // 2)
         faults += ["partition"] * PARTITIONS + ["restart"] * RESTARTS
         chance.shuffle(faults)

@@ -5,7 +5,8 @@
 
 Follows the first example of docs/guide/memory.md: a session remembers, a new session has the note, and undo and remove
 work. Then checks in the requests to the model that every injected byte arrives, and that continued, forked and compacted
-sessions get nothing twice. A missing program is skipped and recorded. The exit code is 1 if a check fails.
+sessions get nothing twice. The checks of a missing program are skipped and recorded. The exit code is 1 if a check
+fails.
 """
 
 import json

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Runs real sessions of Claude Code with a scripted model: the second one starts with the packet of the first.
+"""Runs real sessions of Claude Code with a scripted model: the second one starts with the first one's packet.
 
     sessions.py RUNNER [FOLDER_OF_PROGRAMS]
 
 Checks in the requests to the model that the resume packet arrives, and that the guard hook's hint about a command
-that failed in earlier sessions arrives with the tool's result. Without `claude` it is skipped and recorded. The exit
-code is 1 if a check fails.
+that failed in earlier sessions arrives with the tool's result. Without `claude`, the check is skipped and recorded. The
+exit code is 1 if a check fails.
 """
 
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks that a real `systemd --user` starts the nights that `runner setup --apply` configures. It runs in
-# separate mount, PID and control group namespaces, with a private /run that contains the folder that marks a
-# system booted by systemd. There is no logind, so lingering is not tested.
+# Checks that a real `systemd --user` starts the nights that `runner setup --apply` configures. The manager runs
+# in separate mount, PID and control group namespaces. Its private /run contains the folder /run/systemd/system,
+# which marks a host booted by systemd. There is no logind, so lingering is not tested.
 # usage (root): tests/real/systemd_user.sh RUNNER
 set -euo pipefail
 check="real systemd"
@@ -53,7 +53,7 @@ mkfifo ready
 exec 3<>ready
 "$1" --user --log-target=null 3>&- &
 manager=$!
-# systemctl answers as soon as the manager is ready, and each call waits for the answer.
+# systemctl answers as soon as the manager is ready.
 timeout 30 bash -c 'until systemctl --user is-system-running --wait >/dev/null 2>&1 || systemctl --user show-environment >/dev/null 2>&1; do read -t 0.1 -u 3 || true; done'
 export DBUS_SESSION_BUS_ADDRESS=unix:path=$XDG_RUNTIME_DIR/bus
 code=0

@@ -1,5 +1,5 @@
-//! Runs every covered attempt in every kind of sandbox that this host has, as the current user and, if
-//! that is root, as `nobody`. No attempt may succeed. Without a sandbox, most of them succeed.
+//! Runs every covered attempt in every kind of sandbox that this host has, as the current user and,
+//! if that is root, as `nobody`. No attempt may succeed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -122,7 +122,8 @@ impl Fixture {
         }
     }
 
-    /// Runs the attempt and describes any success, or why the child did not start.
+    /// Runs the attempt. Returns its effect, or the reason why the child did not start. Returns
+    /// `None` if the attempt had no effect.
     fn attempt(&mut self, attempt: &Attempt, means: Option<SandboxMechanism>) -> Option<String> {
         let before = self.picture();
         let mut spec =
@@ -243,7 +244,6 @@ fn draw(path: &Path, all: &mut Vec<String>) {
         all.push(format!("{} does not exist", path.display()));
         return;
     };
-    // Later attempts change the times of folders that they may write.
     let times = if data.is_file() { data.mtime_nsec() + data.mtime() } else { 0 };
     let text = if data.is_file() { fs::read(path).unwrap_or_default() } else { Vec::new() };
     let attribute = rustix::fs::lgetxattr(path, "user.evil", &mut [0_u8; 8]).is_ok();

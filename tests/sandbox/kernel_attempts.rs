@@ -1,5 +1,5 @@
-//! The attempts on the kernel: namespaces, mounts, file handles, privileges and devices. They get the
-//! variables that `attempts.rs` describes.
+//! The attempts on the kernel: namespaces, mounts, file handles, privileges and devices. They get
+//! the variables that `attempts.rs` describes.
 
 use super::attempts::About::{self, Files, Kernel};
 

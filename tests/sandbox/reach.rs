@@ -29,7 +29,7 @@ fn views() -> Vec<SandboxMechanism> {
 }
 
 #[test]
-fn hidden_paths_are_shown_only_by_name() {
+fn only_listed_hidden_paths_are_shown() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let home = fs::canonicalize(folder.path()).unwrap();
     for path in ["work", ".aws/sso", ".ssh", ".config/runner", ".config/other"] {
@@ -191,7 +191,7 @@ fn only_listed_hosts_are_reached() {
 fn setuid_bits_are_refused() {
     let folder = tempfile::tempdir_in("/var/tmp").unwrap();
     let root = fs::canonicalize(folder.path()).unwrap();
-    // Numbers of system calls for x86_64.
+    // The system call numbers are for x86_64.
     let script = "cp /bin/true f; chmod u+s f; chmod 6755 f; chmod 4755 .; \
         perl -e 'syscall(90, \"f\", 04755); open(F, \"<\", \"f\"); syscall(91, fileno(F), 04755); \
             syscall(268, -100, \"f\", 04755); syscall(452, -100, \"f\", 04755, 0); \

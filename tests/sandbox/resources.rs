@@ -3,7 +3,7 @@
 //!
 //! A way that the sandbox refuses prints `refused`. A way that gets around its limit exits without
 //! a reported overuse, and prints `through` unless it uses disk space. The tests print how many
-//! ways ended in each manner, and the largest observed use of the limit.
+//! ways ended in each manner and, except for disk space, the largest observed use of the limit.
 
 use std::fs;
 use std::path::Path;
@@ -103,7 +103,7 @@ fn memory_beyond_the_limit_ends_the_tree() {
             _ => None,
         });
         results.check("memory", means);
-        // Shared memory is counted only once.
+        // Memory that several processes share is counted only once.
         let shared = "perl -e '$x = \"a\" x (60 << 20); for (1..4) { fork or do { sleep 1; exit } } 1 while wait > 0; print \"done\"'";
         let caps = caps.clone();
         let ended =

@@ -1,14 +1,14 @@
 //! The ways around the limits on memory, processes, processor time and disk space, as shell
 //! scripts.
 //!
-//! Each way uses 600 MiB of memory, 80 processes, four seconds of processor time, or 60 MB in the
+//! Most ways use 600 MiB of memory, 80 processes, four seconds of processor time, or 60 MB in the
 //! folder `$Q`. A way prints `refused` if the sandbox refused it. Except for the ways to use disk
 //! space, a way prints `through` if nothing ended it.
 
 /// A way around a limit: its name and a shell script.
 pub type Way = (&'static str, &'static str);
 
-/// Ways to use 600 MiB of memory.
+/// Ways to use more than 200 MiB of memory.
 pub const MEMORY_WAYS: &[Way] = &[
     ("one process", "perl -e '$x = \"a\" x (600 << 20); sleep 3; print \"through\"'"),
     ("slowly", "perl -e 'for (1..600) { $x .= \"a\" x (1 << 20) } sleep 3; print \"through\"'"),
@@ -92,8 +92,8 @@ pub const MEMORY_WAYS: &[Way] = &[
     ),
 ];
 
-/// The ways that a sampling check may miss. It estimates the size of unnamed files in sockets from
-/// the free space of the file system.
+/// The ways that a sampling check may miss. The check estimates the size of unnamed files in
+/// sockets from the file system's free space.
 pub const NOT_SAMPLED: &[&str] = &[UNNAMED_IN_SOCKET];
 const UNNAMED_IN_SOCKET: &str = "without a name in a socket";
 
@@ -172,7 +172,7 @@ pub const CPU_WAYS: &[Way] = &[
     ),
 ];
 
-/// Ways to store 60 MB in the folder `$Q`.
+/// Ways to use more than 30 MB of disk space.
 pub const DISK_WAYS: &[Way] = &[
     ("one file", "head -c 60000000 /dev/zero > $Q/a; sleep 6"),
     ("small files", "for i in $(seq 600); do head -c 100000 /dev/zero > $Q/$i; done; sleep 6"),

@@ -18,8 +18,8 @@ pub fn counted<N: Display + PartialEq + From<u8>>(count: N, one: &str) -> String
     }
 }
 
-/// Joins the first twelve names on one line, and counts the rest. Returns "none" if there is no
-/// name.
+/// Joins the first twelve names with commas and counts the rest. Returns "none" if there are no
+/// names.
 pub fn some_of<'n>(names: impl Iterator<Item = &'n str>) -> String {
     const MOST: usize = 12;
     let names: Vec<&str> = names.collect();

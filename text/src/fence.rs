@@ -7,15 +7,15 @@
 //! <<<END 1f0c9a5b77e24d10>>>
 //! ```
 //!
-//! The fence is a precaution, not a security boundary. Neither the text nor its label must ever be
-//! able to close the fence.
+//! The fence is a precaution, not a security boundary. The text and its label must never be able to
+//! close the fence.
 
 use sha2::{Digest as _, Sha256};
 
 /// Number of digits in a derived nonce.
 const DIGITS: usize = 16;
 
-/// The reason text could not be fenced.
+/// The reason a fence could not be created, or could not enclose a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FenceError {
     /// The nonce is not a string of at least 8 ASCII letters and digits.
@@ -33,7 +33,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Creates a fence with this nonce, which usually comes from [`nonce_for`].
+    /// Creates a fence with this nonce.
     pub fn new(nonce: &str) -> Result<Self, FenceError> {
         if nonce.len() < 8 || !nonce.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Err(FenceError::BadNonce(nonce.to_owned()));
@@ -52,7 +52,7 @@ impl Fence {
     }
 
     /// Wraps `text` in the fence. `label` is the first line inside, because a file's name is as
-    /// untrusted as its content. Control characters in the label become spaces.
+    /// untrusted as its content. Control characters and line separators in the label become spaces.
     pub fn wrap(&self, label: &str, text: &str) -> Result<String, FenceError> {
         let label = without_breaks(label);
         if contains(text, &self.nonce) || contains(&label, &self.nonce) {

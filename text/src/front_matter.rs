@@ -19,9 +19,9 @@ pub struct Document<'a> {
 }
 
 /// Splits off the front matter, which extends from a `---` line at the top to the next `---` or
-/// `...` line. A byte order mark may come first. If there is no end, or if the first line inside
-/// that is neither blank nor a comment is not a `key:`, the complete text is the body, because
-/// `---` may also be a horizontal rule.
+/// `...` line. A byte order mark may come first. Because `---` may also be a horizontal rule, the
+/// complete text is the body if there is no such end, or if the first line that is neither blank
+/// nor a comment has no key.
 pub fn split(text: &str) -> Document<'_> {
     find(text).unwrap_or(Document { text, front: None, body: 0 })
 }
@@ -57,7 +57,7 @@ impl<'a> Document<'a> {
         self.front.clone().map(|range| &self.text[range])
     }
 
-    /// Returns the byte range of the lines between the delimiters.
+    /// Returns the byte range of the lines between the delimiters, if there is front matter.
     pub fn front_range(&self) -> Option<Range<usize>> {
         self.front.clone()
     }
@@ -78,9 +78,9 @@ impl<'a> Document<'a> {
     }
 
     /// Returns the value of a top-level key without its quotes, if the value is a single scalar on
-    /// one line. Escapes inside quotes are kept. Returns `None` for `null`, `~`, empty values,
-    /// lists, maps, blocks, anchors and unbalanced quotes. If a key occurs twice, the first value
-    /// is returned.
+    /// one line. Escapes inside quotes are kept. Returns `None` for a missing key, `null`, `~`,
+    /// empty values, lists, maps, blocks, anchors and unbalanced quotes. If a key occurs several
+    /// times, only the first occurrence is read.
     pub fn get(&self, key: &str) -> Option<&'a str> {
         let mut lines = self.front()?.lines().peekable();
         while let Some(line) = lines.next() {
@@ -144,8 +144,8 @@ fn scalar(rest: &str) -> Option<&str> {
     }
 }
 
-/// Returns the text inside the quotes, if only a comment follows them. `find_end` returns the
-/// position of the closing quote.
+/// Returns the text inside the quotes, if nothing but an optional comment follows them. `find_end`
+/// returns the position of the closing quote.
 fn quoted(value: &str, find_end: impl FnOnce(&str) -> Option<usize>) -> Option<&str> {
     let inner = &value[1..];
     let end = find_end(inner)?;

@@ -1,8 +1,8 @@
-//! Extracts a single JSON array from the output of a model or a program.
+//! Extracts JSON arrays from the output of a model or a program.
 //!
-//! The array may be the complete text, the content of a code fence, or part of prose. If the array
-//! does not parse as a whole, its objects are read one by one, so that valid elements survive next
-//! to invalid ones. This module must never repair an element by guessing: an element is returned
+//! An array may be the complete text, the content of a code fence, or part of prose. If it does not
+//! parse as a whole, its objects are read one by one, so that valid elements survive next to
+//! invalid ones. This module must never repair an element by guessing: an element is returned
 //! unchanged or as an error, and a damaged array always yields an error.
 
 mod find;
@@ -26,7 +26,7 @@ pub type ElementResult = Result<Value, ElementError>;
 pub struct ElementError {
     /// The index among the results, from 0.
     pub index: usize,
-    /// The byte offset in the text at which the damage begins.
+    /// The byte offset at which the damaged element, unexpected text or damaged array begins.
     pub offset: usize,
     pub why: String,
 }
@@ -41,7 +41,7 @@ pub enum ExtractError {
     /// The text contains several arrays that differ.
     #[error("{count} JSON arrays where one was expected")]
     Several {
-        /// Number of arrays found. The search stops at a limit.
+        /// Number of arrays found. A search in prose stops at a limit.
         count: usize,
     },
     #[error("{count} elements, more than the limit of {MAX_ELEMENTS}")]
@@ -58,9 +58,9 @@ struct ExtractedArray {
 /// Returns the elements of the only array in `text`.
 ///
 /// If the complete text is an array, it has priority over code fences, which have priority over
-/// prose. Unmarked fences are used only if no fence marked `json` contains an array. In prose, only
-/// arrays of objects and empty arrays on their own line are considered. Consecutive arrays with the
-/// same text are treated as one.
+/// prose. Unmarked fences are used only if no fence marked as JSON contains an array, and fences
+/// marked otherwise are ignored. In prose, only arrays of objects and empty arrays on their own
+/// line are considered. Consecutive arrays with the same text are treated as one.
 ///
 /// The time is linear in the length of the text. After 200 damaged places, the parser stops reading
 /// an array and returns an error as its last element.
@@ -136,7 +136,7 @@ fn read_at(text: &str, start: usize, limit: usize, extent: Extent) -> ExtractedA
 }
 
 /// Returns whether another element follows the closing bracket. With [`Extent::ToLimit`], the comma
-/// before it may be missing.
+/// before that element may be missing.
 fn goes_on(after: &str, extent: Extent) -> bool {
     let after = after.trim_start();
     match after.strip_prefix(',') {

@@ -56,7 +56,7 @@ pub enum BadReason {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JsonlCounts {
     pub parsed: u64,
-    /// Number of invalid records, including those that are too long.
+    /// Number of records that could not be read, including those that are too long.
     pub bad: u64,
     /// Number of records that were skipped because of their length.
     pub too_long: u64,
@@ -85,7 +85,8 @@ enum End {
 }
 
 impl<R: BufRead, T: DeserializeOwned> Jsonl<R, T> {
-    /// Creates an iterator over records of at most `max_line_bytes`, not counting the line break.
+    /// Creates an iterator that skips and reports records longer than `max_line_bytes`, not
+    /// counting the line break.
     pub fn new(reader: R, max_line_bytes: usize) -> Self {
         Self {
             reader,

@@ -1,8 +1,8 @@
 //! Extracts the title, summary and plain text of a Markdown note.
 //!
 //! This is a line-by-line reader for typical notes, not a CommonMark parser. It must never be used
-//! to rewrite a document. Every function takes time linear in the length of the text, regardless of
-//! brackets.
+//! to rewrite a document. Every function takes time linear in the length of the text, even if it
+//! contains many brackets.
 
 mod inline;
 mod lines;
@@ -44,8 +44,8 @@ fn humanized(stem: &str) -> String {
 }
 
 /// Returns the first paragraph of prose on one line, shortened to at most `max_chars` characters
-/// including the ellipsis. Lists, tables, quotes, code, images and lines like `**Status:** draft`
-/// are skipped. If there is no prose, the first list item or quote is returned.
+/// including the ellipsis. Headings, lists, tables, quotes, code, images and lines like
+/// `**Status:** draft` are skipped. If there is no prose, the first list item or quote is returned.
 pub fn summary(text: &str, max_chars: usize) -> String {
     let doc = front_matter::split(text);
     let mut prose: Vec<String> = Vec::new();
@@ -105,7 +105,7 @@ fn shortened(words: &str, max_chars: usize) -> String {
     format!("{kept}…")
 }
 
-/// Returns the note's text without markup, front matter, fenced code, comments and link targets.
+/// Returns the note's text without markup, front matter, fenced code, comments or link targets.
 /// Each source line with words becomes one line. Text in backticks is kept.
 pub fn plain(text: &str) -> String {
     let doc = front_matter::split(text);
@@ -168,7 +168,7 @@ curl --retry 3
 ";
 
     #[test]
-    fn title_sources_have_precedence() {
+    fn title_prefers_front_matter_then_heading() {
         assert_eq!(title(NOTE, "x"), "Retry politely on 429");
         assert_eq!(title("---\ntitle: 'Declared'\n---\n# Other", "x"), "Declared");
         assert_eq!(title("---\ntitle:\n---\n# Other #", "x"), "Other");

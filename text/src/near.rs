@@ -43,7 +43,7 @@ pub struct Doc<'a> {
 pub struct Pair<'a> {
     /// The key that sorts first.
     pub a: &'a str,
-    /// The other key.
+    /// The key that sorts second.
     pub b: &'a str,
     /// The Jaccard similarity, from 0 to 1.
     pub similarity: f64,
@@ -51,14 +51,14 @@ pub struct Pair<'a> {
     pub containment: f64,
 }
 
-/// Returns all pairs with a similarity of at least `threshold` (usually [`NEAR`]), ordered by
+/// Returns pairs with a similarity of at least `threshold` (usually [`NEAR`]), ordered by
 /// descending similarity and then by key. Pairs that include a short document need at least
 /// [`NEAR_SHORT`].
 ///
-/// A pair exactly at the threshold is found with a probability of at least 99 %. If several
-/// documents have exactly the same words, each of them is paired with the first by key, and only
-/// that one is compared with other documents. Within a bucket, each document is compared with at
-/// most [`CROWD`] later ones, so the time grows linearly with the number of documents.
+/// Unless a bucket is crowded, a pair exactly at the threshold is found with a probability of at
+/// least 99 %. If several documents have equal sets, each of them is paired with the first by key,
+/// and only that one is compared with other documents. Within a bucket, each document is compared
+/// with at most [`CROWD`] later ones, so the time grows linearly with the number of documents.
 pub fn neighbours<'a>(docs: &[Doc<'a>], threshold: f64) -> Vec<Pair<'a>> {
     let mut docs = docs.to_vec();
     docs.sort_unstable();

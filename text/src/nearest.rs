@@ -8,7 +8,8 @@ use strsim::osa_distance;
 /// away. If several candidates are equally near, the first one is returned.
 ///
 /// An edit inserts, deletes or replaces a letter, or swaps two adjacent letters. Letter case is
-/// ignored, and `_` and `-` are considered equal. A word of more than 64 letters has no match.
+/// ignored, and `_` and `-` are considered equal. An empty word, or a word of more than 64 letters,
+/// has no match.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = folded(word);
     let length = word.chars().count();
@@ -43,8 +44,8 @@ fn allowed(length: usize) -> usize {
     }
 }
 
-/// The length in letters of the longest word that is compared, because a comparison takes time
-/// proportional to the product of both lengths.
+/// Maximum length in letters of a word to compare. A comparison takes time proportional to the
+/// product of both lengths.
 const LONGEST: usize = 64;
 
 fn folded(word: &str) -> String {

@@ -269,8 +269,8 @@ fn percent_encoded(text: &str) -> String {
     out
 }
 
-/// Returns whether a word can begin at `at`: at the start, after a character other than a letter or
-/// digit, after an escape (`\n`, `\u0022`, `%20`), or after a colour code.
+/// Returns whether a word can begin at `at`: at the start, after a byte other than an ASCII letter
+/// or digit, after an escape (`\n`, `\u0022`, `%20`), or after a colour code.
 fn begins_word(bytes: &[u8], at: usize) -> bool {
     let back = |n: usize| at.checked_sub(n).map(|i| bytes[i]);
     let Some(before) = back(1) else { return true };

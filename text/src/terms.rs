@@ -48,8 +48,8 @@ pub fn each_term(text: &str, mut take: impl FnMut(&str)) {
     });
 }
 
-/// Returns the `n` most significant terms of a Markdown note, ordered by weight and then
-/// alphabetically. Fenced code and front matter other than the title are ignored.
+/// Returns the `n` most significant terms of a Markdown note, ordered by descending weight and then
+/// alphabetically. Fenced code, comments and front matter other than the title are ignored.
 pub fn top_terms(text: &str, n: usize) -> Vec<TopTerm> {
     let mut found: HashMap<String, TopTerm> = HashMap::new();
     let mut count = |text: &str, weight: u32| {

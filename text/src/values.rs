@@ -40,7 +40,8 @@ pub trait Grammar {
     fn read(text: &str) -> Result<Self::Value, String>;
 }
 
-/// Declares a [`Grammar`] with its name, value type, example, pattern and parser.
+/// Declares types that implement [`Grammar`], each with its name, value type, example, pattern and
+/// parser.
 #[macro_export]
 macro_rules! grammar {
     ($($(#[$doc:meta])* $name:ident: $value:ty, $example:expr, $pattern:expr, $read:expr;)+) => {$(
@@ -164,7 +165,8 @@ impl JsonSchema for Size {
 /// Parses a duration above zero, such as "8h", "90s" or "1h 30m".
 ///
 /// # Errors
-/// Returns the reason, phrased for the user.
+/// Returns the reason, phrased for the user, if the text is not such a duration or if the duration
+/// is longer than [`LONGEST`].
 pub fn duration(text: &str) -> Result<SignedDuration, String> {
     match wait(text)? {
         SignedDuration::ZERO => Err(no_duration(text)),
@@ -175,7 +177,8 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
 /// Parses a duration that may be zero, such as "0s".
 ///
 /// # Errors
-/// Returns the reason, phrased for the user.
+/// Returns the reason, phrased for the user, if the text is not such a duration or if the duration
+/// is longer than [`LONGEST`].
 pub fn wait(text: &str) -> Result<SignedDuration, String> {
     let duration: SignedDuration = text.parse().map_err(|_| no_duration(text))?;
     if duration.is_negative() {
@@ -232,7 +235,7 @@ pub fn read_folder<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String,
 /// Deserializes a list of paths without trailing slashes, for `deserialize_with`.
 ///
 /// # Errors
-/// Returns an error if the value is not a list of strings.
+/// Returns an error if the value is neither null nor a list of strings.
 pub fn read_folders<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<String>>, D::Error> {
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn trailing_slash_is_ignored() {
+    fn trailing_slash_is_removed() {
         assert_eq!(["a/", "a", "/", "a/b/"].map(folder), ["a", "a", "/", "a/b"]);
     }
 }

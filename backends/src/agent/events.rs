@@ -33,7 +33,8 @@ impl<E: AgentEvents> EventStream<E> {
         Self { events: E::default(), unreadable: 0, lines: Lines::new(LONGEST) }
     }
 
-    /// Consumes a piece of the output. Returns the last verdict other than `Continue`, if any.
+    /// Consumes a piece of the output. Returns the last verdict other than `Continue`, or
+    /// `Continue` if there is none.
     pub fn feed(&mut self, piece: &[u8], tell: &mut dyn FnMut(OwnedEvent)) -> OutputVerdict {
         let mut verdict = OutputVerdict::Continue;
         let Self { events, unreadable, lines } = self;

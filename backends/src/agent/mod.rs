@@ -51,13 +51,14 @@ pub(crate) struct AgentPlan {
     pub kind: &'static str,
     /// The program: a name to look up in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
-    /// The settings, in which any of the variables in `env` may contain a key.
+    /// The settings. Any of the variables that their `env` lists may contain a key.
     pub settings: ChildSettings,
     /// The program's complete environment.
     pub env: BTreeMap<String, String>,
     /// Required environment variables that are not set.
     pub missing: Vec<String>,
-    /// The agent's state folder, which contains its login and settings.
+    /// The agent's state folder, which contains its login and settings. `None` if the agent chooses
+    /// the folder itself.
     pub state: Option<PathBuf>,
     /// Whether the program keeps its own record of requests.
     pub sessions: bool,
@@ -126,8 +127,8 @@ impl AgentPlan {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 
-    /// Returns a child's complete environment, with the variable `state` set to the agent's state
-    /// folder.
+    /// Returns a child's complete environment, in which the variable `state` contains the agent's
+    /// state folder, unless the agent chooses it.
     pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
         if let Some(folder) = self.state.as_ref().and_then(|path| path.to_str()) {

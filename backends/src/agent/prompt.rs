@@ -1,8 +1,8 @@
-//! Formats a request as the single text that an agent program reads from standard input.
+//! Formats a request as a single text, for an agent's standard input or an API's user message.
 //!
-//! Runner's own instructions come first. The evidence follows inside its fences, and then the
-//! permitted choices, as data. The text must never be part of a command line, because every user of
-//! the host can read command lines.
+//! Runner's own instructions come first. They are followed by the evidence inside its fences, the
+//! permitted choices, the rule-based answer and the schema. The text must never be part of a
+//! command line, because every user of the host can read command lines.
 
 use serde_json::{Value, json};
 

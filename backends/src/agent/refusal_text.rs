@@ -81,8 +81,8 @@ const AWAY: &[&str] = &[
     "reconnecting",
 ];
 
-/// Returns the error that determines the next step, or `None` if neither the status nor the text is
-/// conclusive.
+/// Returns the error that determines the next step, or `None` if the status, the code and the text
+/// are all inconclusive.
 pub(crate) fn meaning(
     said: ProgramError<'_>,
     here: &LocalClock,

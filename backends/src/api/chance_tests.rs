@@ -1,5 +1,4 @@
-//! A small random number generator for tests that split input at arbitrary positions. A failing
-//! test prints its seed.
+//! Functions for tests that split input at random positions. A failing test prints its seed.
 
 /// A random number generator that produces the same sequence for the same seed. The seed must not
 /// be 0.
@@ -24,7 +23,7 @@ impl TestRandom {
 }
 
 /// Returns `count` multiplied by `RUNNER_TEST_SCALE`, rounded up, or `count` if the variable is not
-/// set.
+/// a number.
 #[allow(
     clippy::disallowed_methods,
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! The differences between providers: the address, the body of a question, and the events of a
+//! The differences between providers: the path and the body of a question, and the events of a
 //! reply.
 //!
 //! A dialect creates request bodies and reads events, but opens no connection and has no deadlines.
@@ -23,8 +23,8 @@ pub(crate) trait Reader: Send {
     fn event(&mut self, name: &str, data: &Value, into: &mut Gathered) -> Result<(), Fault>;
 
     /// Returns the text of an event that contains only a piece of text, and `None` for any other
-    /// event, which [`Reader::event`] then processes. [`Reader::event`] would give the same result
-    /// for a piece of text, but needs a copy of it.
+    /// event, which [`Reader::event`] then processes. [`Reader::event`] would also read a piece of
+    /// text correctly, but would copy it first.
     fn piece<'d>(&self, _data: &'d str) -> Option<Cow<'d, str>> {
         None
     }

@@ -7,9 +7,10 @@
 //! Connect   FirstByte             refusal    Idle, cut off, an error among the events
 //! ```
 //!
-//! All deadlines use the boot-time clock, so runner notices an expired deadline within a second
-//! after a sleeping host wakes. When the request ends for any reason, its connection is closed, so
-//! that the provider stops generating the answer. This module must never send a second request.
+//! All deadlines except *connect* use the boot-time clock, so runner notices an expired deadline
+//! within a second after a sleeping host wakes. When the request ends for any reason, its
+//! connection is closed, so that the provider stops generating the answer. This module must never
+//! send a second request.
 
 use std::ops::ControlFlow;
 use std::time::Duration;
@@ -47,6 +48,10 @@ pub(crate) struct Watch<'a> {
 
 impl Watch<'_> {
     /// Waits for `what` until `most` after `since`, but never beyond the total deadline.
+    ///
+    /// # Errors
+    /// Returns [`BackendError::Silent`] if the deadline passes, and [`BackendError::Cancelled`] if
+    /// the request is cancelled.
     pub async fn wait<T>(
         &self,
         what: impl Future<Output = T>,
@@ -155,7 +160,7 @@ impl Exchange<'_> {
             };
             BackendError::Unavailable {
                 why: format!(
-                    "{host} answered 200 with {}, which is not a model's answer; base_url may not be the address of the API",
+                    "{host} answered with {}, which is not a model's answer; base_url may not be the address of the API",
                     self.secrets.head(kind, 100)
                 ),
             }

@@ -42,7 +42,7 @@ pub(crate) enum End {
 pub(crate) enum Fault {
     /// An error that the provider reported.
     Said {
-        /// The HTTP status given in the error.
+        /// The HTTP status given in the error, if any.
         status: Option<u16>,
         /// The error's code.
         code: String,
@@ -53,7 +53,7 @@ pub(crate) enum Fault {
     Broken(String),
     /// An event is not JSON.
     NoJson(String),
-    /// The text is longer than the maximum number of tokens allows.
+    /// The text is longer than the limit in bytes.
     TooLong,
 }
 
@@ -137,7 +137,7 @@ impl Gathered {
     }
 
     pub fn push_text(&mut self, piece: &str) -> Result<(), Fault> {
-        self.room(piece)?;
+        self.check_length(piece)?;
         self.text.push_str(piece);
         self.unheard.push_str(piece);
         Ok(())
@@ -145,13 +145,13 @@ impl Gathered {
 
     /// Appends a piece of the tool's input.
     pub fn give(&mut self, piece: &str) -> Result<(), Fault> {
-        self.room(piece)?;
+        self.check_length(piece)?;
         self.given.get_or_insert_default().push_str(piece);
         self.unheard.push_str(piece);
         Ok(())
     }
 
-    fn room(&self, piece: &str) -> Result<(), Fault> {
+    fn check_length(&self, piece: &str) -> Result<(), Fault> {
         let given = self.given.as_ref().map_or(0, String::len);
         match self.text.len() + given + piece.len() <= self.most {
             true => Ok(()),
@@ -169,9 +169,9 @@ impl Gathered {
         self.notes.insert(note);
     }
 
-    /// Returns a count reported by the provider, or `None` if it is missing or impossible, which
-    /// means negative, not an integer or above `most`. After an impossible count, the reply's usage
-    /// is unknown.
+    /// Returns a count reported by the provider, or `None` if it is missing or impossible. A count
+    /// is impossible if it is negative, not an integer or above `most`. The reply's usage is then
+    /// unknown.
     pub fn figure(&mut self, value: &Value, most: u64) -> Option<u64> {
         match value {
             Value::Null => None,

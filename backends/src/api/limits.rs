@@ -1,9 +1,10 @@
-//! Determines from a provider's headers when the provider will answer again.
+//! Determines from a provider's headers when the provider will answer again, and how much of a
+//! usage limit is used.
 //!
-//! The headers are checked in this order: `retry-after-ms`, then `retry-after` in seconds or as a
-//! date (RFC 9110), then the reset times of exhausted usage limits (`anthropic-ratelimit-*`,
-//! `x-ratelimit-*`). A time in the past is skipped. This module must never guess a time that no
-//! header contains.
+//! For the time, the headers are checked in this order: `retry-after-ms`, then `retry-after` in
+//! seconds or as a date (RFC 9110), then the reset times of exhausted usage limits
+//! (`anthropic-ratelimit-*`, `x-ratelimit-*`). A time in the past is skipped. This module must
+//! never guess a time that no header contains.
 
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
@@ -45,7 +46,8 @@ fn date_or_seconds(text: &str, now: Timestamp) -> Option<Timestamp> {
     }
 }
 
-/// Returns the time `seconds` after `now`, rounded up to whole seconds.
+/// Returns the time `seconds` after `now`, rounded up to whole seconds, or `None` if the number is
+/// impossible.
 fn after(now: Timestamp, seconds: f64) -> Option<Timestamp> {
     if !(0.0..1e9).contains(&seconds) {
         return None;

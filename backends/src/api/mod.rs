@@ -7,10 +7,9 @@
 //!                                └──> refusal: status, limits       └──> Reply | BackendError
 //! ```
 //!
-//! Each provider's protocol is a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`), and
-//! everything else is shared. By default, an answer with a schema is requested through the
-//! provider's own mechanism. The answer is always parsed strictly. This module must never follow a
-//! redirect, retry by itself, or show a key.
+//! Each protocol is a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`), and everything else
+//! is shared. By default, an answer with a schema is requested through the provider's own
+//! mechanism. This module must never follow a redirect, retry by itself, or show a key.
 
 mod anthropic;
 #[cfg(test)]
@@ -106,7 +105,7 @@ impl Backend for Api {
         let mut heard = LastText { last: String::new(), behind: sink };
         exchange.ask(body, &mut *reader, &mut gathered, &mut heard).await?;
         let last = heard.last;
-        // Once the provider has reported a stop reason, no further usage will arrive, even if the
+        // The reply has ended. If it contained a stop reason, its usage is final, even if the
         // answer is unusable.
         let total = gathered.usage().filter(|_| gathered.end.is_some());
         let done = gathered.reply(plan, request, &secrets);
@@ -124,8 +123,8 @@ impl Backend for Api {
     }
 }
 
-/// Creates the client and the body first, so that every local error occurs before the request is
-/// sent.
+/// Creates the client and the body before anything is sent, so a local error is certain not to be
+/// billed.
 fn prepare(
     plan: &EndpointPlan,
     request: &Request,

@@ -20,7 +20,7 @@ const WINDOWS: [u64; 4] = [4_096, 8_192, 16_384, 32_768];
 /// Estimated number of tokens that the model's template adds to a question.
 const TEMPLATE: u64 = 256;
 /// Minimum number of tokens to leave for an answer.
-const ROOM: u64 = 1_024;
+const MIN_ANSWER: u64 = 1_024;
 
 /// Estimates the number of tokens in the whole question. Text averages about four bytes per token.
 /// The estimate assumes three, which leaves a margin for code and other languages.
@@ -39,7 +39,7 @@ pub fn largest(plan: &EndpointPlan) -> u64 {
 /// # Errors
 /// Returns [`BackendError::Rejected`] if the request does not fit into the context window.
 pub(super) fn window(plan: &EndpointPlan, request: &Request) -> Result<u64, BackendError> {
-    let needed = estimate(request).saturating_add(ROOM.min(plan.most_tokens(request)));
+    let needed = estimate(request).saturating_add(MIN_ANSWER.min(plan.most_tokens(request)));
     let window = match plan.num_ctx {
         Some(window) => Some(window).filter(|window| needed <= *window),
         None => WINDOWS.into_iter().find(|window| needed <= *window),

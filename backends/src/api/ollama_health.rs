@@ -1,7 +1,6 @@
 //! Queries an Ollama server's state within a deadline, for the commands that help a user set it up.
 //!
-//! This module must never send any request other than its two, for the version and the model list,
-//! and must never call a model.
+//! This module requests only the version and the model list. It must never call a model.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

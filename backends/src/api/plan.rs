@@ -1,5 +1,5 @@
 //! The settings for an endpoint: the address, the key and the model, read from one
-//! `[backends.NAME]` section.
+//! `[backends.NAME]` table.
 //!
 //! A provider's usual key is sent only to that provider's default address. Any other address gets
 //! the key named by `key`, or none. This module must never put a key's value into a message.
@@ -35,13 +35,15 @@ pub(crate) struct EndpointPlan {
     /// Whether the endpoint is on this host.
     pub is_loopback: bool,
     pub model: String,
-    /// The name of the variable that contains the key, and its value if it is set.
+    /// The name of the variable that contains the key, and its value if it is set. `None` if no key
+    /// is sent.
     pub key: Option<(String, Option<String>)>,
-    /// The reason a keyring reference provides no key.
+    /// The error message if a keyring reference provides no key. `None` if the key is not a keyring
+    /// reference.
     pub no_key: Option<String>,
     /// The part of the environment that the endpoint uses: keys, proxies and certificates.
     pub env: BTreeMap<String, String>,
-    /// The settings, for what the other fields do not contain.
+    /// The settings as configured.
     pub settings: ApiSettings,
     /// The configured context window in tokens. Ollama uses `num_ctx` instead.
     pub context_window: Option<u64>,
@@ -191,8 +193,8 @@ impl EndpointPlan {
         [self.settings.max_output_tokens, share].into_iter().flatten().fold(asked, u64::min)
     }
 
-    /// Returns the maximum number of bytes in an answer's text. The limit allows more bytes per
-    /// token than any real token has.
+    /// Returns the maximum number of bytes in an answer's text. Without `output_cap`, the limit
+    /// allows more bytes per token than any real token has.
     pub fn most_text(&self, request: &Request) -> usize {
         let bytes = self.most_tokens(request).saturating_mul(512).max(64 * 1024);
         let most = usize::try_from(bytes).unwrap_or(usize::MAX);

@@ -115,8 +115,8 @@ pub(crate) fn has_model(plan: &EndpointPlan, found: &Endpoint) -> Result<(), Bac
 /// Asks the endpoint for its models.
 ///
 /// # Errors
-/// Returns an error if the endpoint cannot be reached, rejects the request, or is not the
-/// configured kind of server.
+/// Returns an error if the client cannot be set up, or if the endpoint cannot be reached, does not
+/// answer in time, rejects the request or is not the configured kind of server.
 pub(crate) fn find(plan: &EndpointPlan) -> Result<Endpoint, BackendError> {
     found(plan, FAR)
 }
@@ -220,7 +220,8 @@ fn other(plan: &EndpointPlan) -> BackendError {
     BackendError::Rejected { why }
 }
 
-/// Parses a list of models. vLLM, OpenRouter and llama.cpp report the context windows.
+/// Parses a list of models, or returns `None` if `body` is not one. vLLM, OpenRouter and llama.cpp
+/// report the context windows.
 pub(super) fn models(dialect: Dialect, body: &[u8]) -> Option<Vec<ListedModel>> {
     #[derive(serde::Deserialize)]
     struct Tags {

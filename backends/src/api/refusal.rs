@@ -115,7 +115,7 @@ fn meaning(plan: &EndpointPlan, said: ProgramError<'_>, secrets: &Secrets) -> Ba
         None => format!("{host} returned an error: {shown}"),
     };
     let lower = words.to_ascii_lowercase();
-    // The cause of a 404 is either a missing model or a wrong address.
+    // A 404 means that either the model is missing or the address is wrong.
     let about_model = lower.contains("model") || code.contains("model_not_found");
     if status == Some(404) || (status.is_none() && lower.contains("not found")) {
         if about_model {

@@ -11,10 +11,10 @@
 //!   if the request has a schema, JSON. There are two exceptions. Runner may have stopped a program
 //!   that did not exit after its result. A program that ran out of turns has succeeded if the
 //!   request has a schema and the model's last text is the required JSON.
-//! - **State.** The state folder (`CLAUDE_CONFIG_DIR`) contains the login. Inside the sandbox the
+//! - **State.** The state folder (`CLAUDE_CONFIG_DIR`) contains the login. Inside the sandbox, the
 //!   variable is always set, so that the program writes no file next to that folder.
 //!
-//! This module must never put a request's text or a key on the command line.
+//! This module must never put a request's instructions, its evidence or a key on the command line.
 
 mod stream;
 

@@ -165,7 +165,8 @@ fn figure(value: &Value) -> Option<u64> {
     }
 }
 
-/// Returns a cost in millionths of a dollar, or `None` if it is missing, negative or too large.
+/// Returns a cost in millionths of a dollar, or `None` if it is missing, not a number, negative or
+/// too large.
 fn cost(value: &Value) -> Option<u64> {
     value.as_f64().filter(|dollars| (0.0..=MOST_DOLLARS).contains(dollars)).map(micros)
 }
@@ -188,9 +189,9 @@ fn one(usage: &Value) -> Option<Usage> {
     })
 }
 
-/// Returns the total usage in a `result` event, or `None` if no usage is reported or a reported
-/// number is impossible. If the program used subagents, the event's `usage` covers only the last
-/// part, so the sum over all models is preferred.
+/// Returns the total usage in a `result` event, or `None` if no usage is reported, or if a reported
+/// token count or total cost is impossible. If the program used subagents, the event's `usage`
+/// covers only the last part, so the sum over all models is preferred.
 pub(crate) fn total(result: &Value) -> Option<Usage> {
     let models = result["modelUsage"].as_object().filter(|it| !it.is_empty());
     let total = &result["total_cost_usd"];

@@ -10,7 +10,7 @@
 //!   does not report the commands that failed. Without runner's sandbox, the mode is `read-only`.
 //! - **Success** requires exit code 0, a completed turn and a non-empty last message, which must be
 //!   JSON if the request has a schema. If runner stopped a program that did not exit after its
-//!   turn, the exit code does not matter. Failed commands are reported as notes.
+//!   turn, the exit code does not matter. The number of failed commands is reported as a note.
 //! - **Cost.** The program reports tokens but no cost, so the caller computes the cost.
 //!
 //! This module must never wait for an approval, and never leave behind a file that contains the
@@ -34,7 +34,7 @@ use stream::Transcript;
 /// The file in the run folder that contains the answer's schema.
 const SCHEMA_FILE: &str = "answer.schema.json";
 
-/// Features, other than the shell, that are always disabled.
+/// Features that are always disabled.
 const FEATURES: &[&str] = &[
     "hooks",
     "plugins",
@@ -46,6 +46,7 @@ const FEATURES: &[&str] = &[
     "browser_use",
     "computer_use",
 ];
+/// Features that are disabled unless the configuration lists tools.
 const SHELL: &[&str] = &["shell_tool", "unified_exec"];
 
 #[derive(Clone, Debug)]

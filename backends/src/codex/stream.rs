@@ -154,8 +154,8 @@ fn is_tool(kind: &str) -> bool {
     matches!(kind, "command_execution" | "file_change" | "mcp_tool_call" | "web_search")
 }
 
-/// Returns the text of an error or remark. If the text is an API error in JSON, returns its code and
-/// message.
+/// Returns the text of an error or remark. If the text is an API error in JSON, returns its code
+/// and message.
 fn error_sentence(message: &Value) -> String {
     let text = message.as_str().unwrap_or_default();
     let inner = serde_json::from_str::<Value>(text).ok();
@@ -171,7 +171,7 @@ fn error_sentence(message: &Value) -> String {
 
 fn usage(usage: &Value) -> Option<Usage> {
     usage.as_object()?;
-    // If a number is larger, negative or fractional, the usage is unknown.
+    // If a count is larger than this, negative or fractional, the usage is unknown.
     const MOST: u64 = 10_000_000_000;
     let count = |key: &str| usage[key].as_u64().filter(|figure| *figure <= MOST);
     let input = count("input_tokens")?;

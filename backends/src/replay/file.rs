@@ -152,7 +152,7 @@ impl Content {
 }
 
 impl Exchange {
-    /// Creates the redacted record of a question and its answer.
+    /// Creates the record of a question and its redacted answer or error.
     pub fn of(
         question: ReplayQuestion,
         backend: &str,
@@ -188,7 +188,7 @@ impl Exchange {
     }
 }
 
-/// Returns the bytes of the file: the lines, followed by the end line.
+/// Encodes a recording: the lines, followed by the end line.
 pub fn encode(lines: &[RecordingLine], outcome: Value) -> Vec<u8> {
     let mut bytes = Vec::new();
     let end = RecordingLine::End { lines: lines.len() as u64, outcome };

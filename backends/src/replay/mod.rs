@@ -122,8 +122,7 @@ impl Replay {
     }
 
     /// Makes the replay stand in for the backend that answered originally. A question that was not
-    /// recorded then gets the answer to the recorded request with the same number, and the
-    /// difference is reported as drift.
+    /// recorded then gets the answer to the recorded request with the same number, if there is one.
     #[must_use]
     pub fn standing_in(mut self, description: Description) -> Self {
         self.description = description;
@@ -146,7 +145,7 @@ impl Replay {
     }
 
     /// Finds the exchange for a question: the first one with the question's digest that has not
-    /// been used yet, otherwise the last one.
+    /// been used yet, or else the last one with this digest.
     fn find(&self, question: &ReplayQuestion) -> Result<&Exchange, Difference> {
         let mut state = self.lock();
         state.asked += 1;

@@ -1,7 +1,7 @@
 //! Extracts the question from a request, and finds the first difference between two questions.
 //!
-//! The id, folders, deadlines and fence nonce of a request are specific to a single run, and are
-//! not part of the question. Two questions that a model could distinguish must never be treated as
+//! A request's id, folders, deadlines and fence nonce are specific to a single run, and are not
+//! part of the question. Two questions that a model could distinguish must never be treated as
 //! equal.
 
 use runner_engine::digest::Digest;

@@ -1,4 +1,4 @@
-//! Runs agent programs in the suite, as scripts that write the programs' event streams.
+//! Runs scripts in the suite that imitate agent programs by writing their event streams.
 
 use std::collections::BTreeMap;
 use std::fs;

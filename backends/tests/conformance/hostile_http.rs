@@ -157,7 +157,7 @@ pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     }
 }
 
-/// Returns a short question whose deadlines expire only with the behaviours that test them.
+/// Returns a short question. Only a behaviour that tests a deadline makes that deadline short.
 pub fn question(behaviour: Option<B>) -> Request {
     let mut request = Request {
         sources: Vec::new(),

@@ -1,7 +1,7 @@
 //! Checks every backend except `replay` against the contract in the documentation of `Backend`.
 //!
 //! Each row of [`IMPLEMENTATIONS`] puts its backend into a [`Situation`], or reports that the
-//! situation does not apply. The cases that do not apply are counted and printed. To add a backend,
+//! situation does not apply. The number of cases that do not apply is printed. To add a backend,
 //! add a row.
 #![allow(clippy::unwrap_used, clippy::disallowed_methods)] // test set-up may panic
 
@@ -107,8 +107,8 @@ struct Case {
     answer: fn(&Request) -> Value,
     /// Returns the number of times a model has been called.
     calls: Box<dyn Fn() -> usize>,
-    /// A named pipe that the backend opens once it has started working. Without a pipe, the request
-    /// is cancelled as soon as the backend's future has been polled.
+    /// A named pipe to which the program or the server writes once it has started working. Without
+    /// a pipe, the request is cancelled as soon as the backend's future has been polled.
     begun: Option<PathBuf>,
 }
 
@@ -479,7 +479,7 @@ fn descriptions_state_the_containment() {
     assert_eq!(described, IMPLEMENTATIONS.map(|(name, _)| name.to_owned()).into());
 }
 
-/// Returns a backend of the type `kind` with these settings.
+/// Returns the specification of a backend of the type `kind` with these settings.
 fn spec(kind: &str, mut settings: Value) -> BackendSpec {
     BackendSpec::new("under-test", BackendKind::read(kind, &mut settings).unwrap())
 }

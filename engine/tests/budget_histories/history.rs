@@ -86,7 +86,6 @@ impl Counts {
     }
 }
 
-/// A job of a project.
 pub struct Job {
     pub project: usize,
     pub id: JobId,
@@ -134,10 +133,11 @@ pub struct History {
     pub window: Budget,
     pub day: Budget,
     pub runs: Vec<Run>,
-    /// Budgets that were read but not reserved, for [`Bug::CheckThenReserve`].
-    pub looked: Vec<(usize, Budget)>,
+    /// Jobs and the budgets that they want, which were checked but not reserved yet, for
+    /// [`Bug::CheckThenReserve`].
+    pub checked: Vec<(usize, Budget)>,
     pub truth: BTreeMap<(String, String), Truth>,
-    /// The budget levels of all live and settled runs.
+    /// The budget levels of all admitted runs.
     pub all_runs: BTreeMap<RunId, Vec<(String, String)>>,
     pub me: ProcessIdentity,
     pub number: u64,
@@ -210,7 +210,7 @@ impl History {
             jobs,
             now,
             runs: Vec::new(),
-            looked: Vec::new(),
+            checked: Vec::new(),
             truth: BTreeMap::new(),
             all_runs: BTreeMap::new(),
             me: ProcessIdentity::me(),

@@ -36,7 +36,7 @@ impl History {
 
     /// Settles all runs.
     pub fn rest(&mut self) {
-        self.looked.clear();
+        self.checked.clear();
         while !self.runs.is_empty() {
             let last = self.runs.len() - 1;
             if self.runs[last].dead {
@@ -60,7 +60,7 @@ impl History {
 
     fn start(&mut self) {
         if self.bug == Some(Bug::CheckThenReserve)
-            && let Some((job, want)) = self.looked.pop()
+            && let Some((job, want)) = self.checked.pop()
         {
             // The budget that was read is now outdated.
             let mut levels = self.levels(self.jobs[job].project);
@@ -82,9 +82,9 @@ impl History {
                 (0..3).all(|unit| want.array()[unit].unwrap_or(1) <= left[unit].unwrap_or(u64::MAX))
             });
             if fits {
-                self.looked.push((job, want));
+                self.checked.push((job, want));
             }
-            if self.looked.len() < 3 {
+            if self.checked.len() < 3 {
                 return;
             }
             return self.start();
@@ -202,7 +202,7 @@ impl History {
         };
         assert!(fits, "a request for too much was accepted: {reserved:?} of {left:?}");
         self.counts.requests += 1;
-        // The model answers immediately and sometimes uses more than was reserved.
+        // The usage occurs immediately and sometimes exceeds the reservation.
         let over = self.random.permille(60);
         let mut part = |most: u64| match over {
             true => most + self.random.between(1, 500).unsigned_abs(),

@@ -6,13 +6,13 @@ use runner_engine::publish::{PublishError, Recovery};
 
 use super::damage::{Damage, Random, damages};
 use super::disk::Order;
-use super::trial::{Trial, TrialFailure, ensure, fingerprint};
+use super::trial::{Trial, TrialResult, ensure, fingerprint};
 use super::world::{CrashPoint, World};
 
 impl Trial<'_> {
     /// Crashes at every operation with every kind of damage, then in every recovery from such a
     /// crash, and so on until no new disk state appears.
-    pub fn crashes(&mut self) -> TrialFailure {
+    pub fn crashes(&mut self) -> TrialResult {
         let mut random = Random(self.seed);
         let world = World::recording(self.prepared.start.clone());
         let published = self.prepared.perform_in(&world);
@@ -31,7 +31,7 @@ impl Trial<'_> {
                          points: Vec<CrashPoint>,
                          trail: &[(usize, Damage)],
                          waiting: &mut VecDeque<(CrashPoint, Vec<(usize, Damage)>)>|
-         -> TrialFailure {
+         -> TrialResult {
             for (at, point) in points.iter().enumerate() {
                 trial.counts.points += 1;
                 let show = |damage: &Damage| format!("{trail:?} then {at} {damage:?}");
@@ -62,8 +62,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Recovers without interference. Checks that the result is correct and that a second recovery
-    /// changes nothing.
+    /// Recovers without interference and returns the crash points of the recovery. Checks that its
+    /// result is correct and that a second recovery changes nothing.
     fn recovers(&self, crashed: &CrashPoint) -> Result<Vec<CrashPoint>, String> {
         let world = World::recording(crashed.clone());
         let recovery = self.take_over(&world).map_err(|error| error.to_string())?;
@@ -87,9 +87,9 @@ impl Trial<'_> {
         Ok(points)
     }
 
-    /// Cuts the power of a disk without a journal, where a rename may lose a file. Even then, no
-    /// file is overwritten or torn, and a publication that cannot be completed is reported.
-    pub fn unjournaled(&mut self) -> TrialFailure {
+    /// Cuts the power of a disk without a journal, where a rename may lose a staged file. Checks
+    /// that no target is torn or lost, and that a publication that cannot be completed is reported.
+    pub fn unjournaled(&mut self) -> TrialResult {
         let mut random = Random(self.seed ^ 2);
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(&world);

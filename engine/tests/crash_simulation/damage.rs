@@ -18,8 +18,8 @@ pub enum Damage {
     AllLost,
     /// A power cut lost nothing.
     AllKept,
-    /// A power cut kept all names, but only `length` bytes of one new file. If `zeros` is set,
-    /// these bytes are zeros.
+    /// A power cut kept everything except the content of one unsynced file. The file has only its
+    /// first `length` bytes or, if `zeros` is set, `length` zeros.
     Torn { file: usize, length: usize, zeros: bool },
     /// A power cut kept these changes and the content of these files.
     Subset { units: Vec<usize>, files: Vec<usize> },
@@ -27,7 +27,7 @@ pub enum Damage {
     Drawn(u64),
 }
 
-/// A small random number generator (splitmix64).
+/// The SplitMix64 random number generator.
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
@@ -40,8 +40,8 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound.max(1) as u64) as usize
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
     }
 
     pub fn flip(&mut self) -> bool {
@@ -118,8 +118,8 @@ pub fn damages(
     all
 }
 
-/// Returns at most twelve of the crashes from [`damages`], for tests that also enumerate something
-/// else.
+/// Returns at most twelve of the crashes from [`damages`], for tests that also enumerate other
+/// cases.
 pub fn few(point: &CrashPoint, random: &mut Random) -> Vec<(Damage, CrashPoint)> {
     let mut all = damages(point, Order::Journaled, random, 0.25);
     all.truncate(12);

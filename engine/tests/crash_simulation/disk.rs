@@ -40,10 +40,12 @@ struct Change {
     id: u32,
     dir: usize,
     name: Rc<str>,
+    /// The new node of the name, or `None` if the name is removed.
     to: Option<usize>,
-    /// An exchange survives only together with the change `with`. The second half of a rename
-    /// survives only if the change `after` survives.
+    /// In the second half of an exchange, the first half. Both survive or neither does.
     with: Option<u32>,
+    /// In the second half of a rename, the first half. With a journal, the second half survives
+    /// only if the first half does.
     after: Option<u32>,
 }
 
@@ -252,7 +254,7 @@ impl Disk {
 
     // The following functions simulate power cuts.
 
-    /// Returns the units of changes that may survive a power cut independently. An exchange is one
+    /// Returns the units of changes that a power cut keeps or drops as a whole. An exchange is one
     /// unit, and a rename is two.
     pub fn units(&self) -> Vec<Vec<u32>> {
         let mut units: Vec<Vec<u32>> = Vec::new();
@@ -391,8 +393,8 @@ impl Disk {
             let id = kept[next];
             next += 1;
             for change in &self.pending {
-                let bound = change.id == id && (change.after.is_some() || change.with.is_some());
-                let partners = if bound { [change.after, change.with] } else { [None, None] };
+                let linked = change.id == id && (change.after.is_some() || change.with.is_some());
+                let partners = if linked { [change.after, change.with] } else { [None, None] };
                 let partner_of = (change.with == Some(id)).then_some(change.id);
                 for more in partners.into_iter().chain([partner_of]).flatten() {
                     if !kept.contains(&more) {

@@ -11,7 +11,7 @@ use runner_engine::publish::{PathState, PublishError};
 use super::damage::{Random, few};
 use super::disk::Disk;
 use super::scenarios::Target;
-use super::trial::{Trial, TrialFailure, bystander, ensure, fingerprint, held};
+use super::trial::{Trial, TrialResult, bystander, ensure, fingerprint, held};
 use super::world::{CrashPoint, OperationKind, World};
 
 /// A change to a target by another program.
@@ -52,7 +52,7 @@ impl Edit {
         edited
     }
 
-    fn survives(self, point: &CrashPoint, target: &Target) -> TrialFailure {
+    fn survives(self, point: &CrashPoint, target: &Target) -> TrialResult {
         let held = held(&point.disk, target.path);
         let spared = match self {
             Self::Replace | Self::Rewrite => held == Some(Digest::of(FOREIGN)),
@@ -68,7 +68,7 @@ impl Edit {
 impl Trial<'_> {
     /// Edits a target before each operation of a publication or a recovery, then checks the next
     /// recovery, with and without a crash in between.
-    pub fn editor(&mut self) -> TrialFailure {
+    pub fn editor(&mut self) -> TrialResult {
         let world = World::recording(self.prepared.start.clone());
         let undisturbed = self.prepared.perform_in(&world);
         let total = world.operations();
@@ -103,7 +103,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> TrialFailure {
+    fn edit_in_place(&mut self, target: &Target, edit: Edit, at: usize) -> TrialResult {
         let world = World::recording(self.prepared.start.clone());
         let edited = edit.before(&world, target.path, at);
         let result = self.prepared.perform_in(&world);
@@ -115,7 +115,7 @@ impl Trial<'_> {
             return Ok(());
         }
         let mut points = world.take();
-        self.answers(&points, target, &result)?;
+        self.check_result(&points, target, &result)?;
         points.drain(..world.marked());
         let last = &points[points.len() - 1];
         edit.survives(last, target).map_err(|why| format!("{result:?}; {why}"))?;
@@ -134,21 +134,21 @@ impl Trial<'_> {
                 self.counts.editor += 1;
                 let world = World::new(crashed);
                 self.settles(&world, target, edit).map_err(|why| {
-                    format!("crash {number} changes after the edit, {damage:?}: {why}")
+                    format!("crash at snapshot {number} after the edit, {damage:?}: {why}")
                 })?;
             }
         }
         Ok(())
     }
 
-    /// Checks the result of a disturbed publication. If it succeeded, the target must have had its
-    /// new content at some crash point. If it failed, the error must be one that the edit explains.
-    fn answers<T: Debug>(
+    /// Checks the result of a disturbed publication or recovery. After a success, the target must
+    /// have had its new content at some crash point. A failure must be one that the edit explains.
+    fn check_result<T: Debug>(
         &self,
         points: &[CrashPoint],
         target: &Target,
         result: &Result<T, PublishError>,
-    ) -> TrialFailure {
+    ) -> TrialResult {
         match result {
             Ok(_) => {
                 let published =
@@ -169,7 +169,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn edit_in_recovery(&mut self, crashed: &CrashPoint) -> TrialFailure {
+    fn edit_in_recovery(&mut self, crashed: &CrashPoint) -> TrialResult {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
         for target in &self.prepared.targets {
@@ -186,7 +186,7 @@ impl Trial<'_> {
                         continue;
                     }
                     let points = world.take();
-                    self.answers(&points, target, &result)
+                    self.check_result(&points, target, &result)
                         .and_then(|()| edit.survives(&world.now(), target))
                         .and_then(|()| self.settles(&world, target, edit))
                         .map_err(|why| {
@@ -199,8 +199,8 @@ impl Trial<'_> {
     }
 
     /// Recovers twice after an edit. Checks that both recoveries complete or both stop with the
-    /// same error, that the second one changes nothing, and that the edit survives.
-    fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialFailure {
+    /// same kind of error, that the second one changes nothing, and that the edit survives.
+    fn settles(&self, world: &World, target: &Target, edit: Edit) -> TrialResult {
         let first = self.take_over(world);
         edit.survives(&world.now(), target)?;
         let changes = world.changes();
@@ -229,7 +229,7 @@ impl Trial<'_> {
                 );
                 Ok(())
             }
-            // This is the same case as in `answers`.
+            // This is the case of a deleted target in `check_result`.
             (Err(PublishError::Staged { .. }), Err(PublishError::Staged { .. }))
                 if edit == Edit::Delete =>
             {
@@ -247,9 +247,9 @@ impl Trial<'_> {
         inside
     }
 
-    /// Lets another program write the same content without a sync, and checks that the content
-    /// still becomes durable.
-    pub fn twins(&mut self) -> TrialFailure {
+    /// Lets another program write a target's new content without syncing it, and checks that the
+    /// content still becomes durable.
+    pub fn twins(&mut self) -> TrialResult {
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(&world);
         let mut random = Random(self.seed ^ 4);

@@ -8,7 +8,7 @@ use runner_engine::digest::Digest;
 use runner_engine::publish::{LogError, PublishError};
 
 use super::scenarios::{OTHER_STAGING, place_other, take_over};
-use super::trial::{Trial, TrialFailure, ensure, fingerprint, held};
+use super::trial::{Trial, TrialResult, ensure, fingerprint, held};
 use super::world::{CrashPoint, Failure, World};
 
 /// How another process takes over a run.
@@ -25,7 +25,7 @@ enum Takeover {
 impl Trial<'_> {
     /// Takes over a run before each operation. Checks that the old run succeeds if its outcome was
     /// already committed and fails otherwise, and that the next process finds a consistent tree.
-    pub fn take_overs(&mut self) -> TrialFailure {
+    pub fn take_overs(&mut self) -> TrialResult {
         let world = World::new(self.prepared.start.clone());
         self.prepared
             .perform_in(&world)
@@ -49,7 +49,7 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn taken(&mut self, at: usize, by: Takeover) -> TrialFailure {
+    fn taken(&mut self, at: usize, by: Takeover) -> TrialResult {
         let world = World::new(self.prepared.start.clone());
         let settled = Rc::new(Cell::new(None));
         let mark = settled.clone();
@@ -107,8 +107,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Checks that a recovery does not commit if it is taken over.
-    fn recoverer_taken(&mut self, crashed: &CrashPoint) -> TrialFailure {
+    /// Checks that a recovery does not commit after it has been taken over.
+    fn recoverer_taken(&mut self, crashed: &CrashPoint) -> TrialResult {
         let undisturbed = World::new(crashed.clone());
         let _ = self.take_over(&undisturbed);
         for at in 0..=undisturbed.operations() {
@@ -133,7 +133,7 @@ impl Trial<'_> {
     }
 
     /// Makes each operation fail: once, from then on, or (for a commit) only apparently.
-    pub fn errors(&mut self) -> TrialFailure {
+    pub fn errors(&mut self) -> TrialResult {
         let kinds = [Failure::Once, Failure::From, Failure::Unacknowledged];
         let undisturbed = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(&undisturbed);
@@ -142,7 +142,8 @@ impl Trial<'_> {
                 let world = World::new(self.prepared.start.clone());
                 world.fail(Some(failure));
                 let result = self.prepared.perform_in(&world);
-                self.hints(&world, result.is_ok()).map_err(|why| format!("{failure:?}: {why}"))?;
+                self.recovers_after_error(&world, result.is_ok())
+                    .map_err(|why| format!("{failure:?}: {why}"))?;
             }
         }
         let mut seen = HashSet::new();
@@ -157,7 +158,7 @@ impl Trial<'_> {
                     let world = World::new(point.clone());
                     world.fail(Some(failure));
                     let result = self.take_over(&world);
-                    self.hints(&world, result.is_ok())
+                    self.recovers_after_error(&world, result.is_ok())
                         .map_err(|why| format!("recovery, {failure:?}: {why}"))?;
                 }
             }
@@ -165,7 +166,8 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn hints(&mut self, world: &World, done: bool) -> TrialFailure {
+    /// Checks the invariants after an error, and again after a recovery without errors.
+    fn recovers_after_error(&mut self, world: &World, done: bool) -> TrialResult {
         self.counts.errors += 1;
         self.live(&world.now())?;
         ensure!(
@@ -179,7 +181,7 @@ impl Trial<'_> {
 
     /// Damages a staged file after the manifest is recorded. Checks that recovery reports the file
     /// and does not publish it.
-    pub fn rot(&mut self) -> TrialFailure {
+    pub fn rot(&mut self) -> TrialResult {
         let world = World::recording(self.prepared.start.clone());
         let _ = self.prepared.perform_in(&world);
         for (at, point) in world.take().into_iter().enumerate() {
@@ -212,8 +214,9 @@ impl Trial<'_> {
         Ok(())
     }
 
-    /// Removes the staging folder. Checks that recovery succeeds only if all targets are in place.
-    fn vanished(&mut self, point: &CrashPoint) -> TrialFailure {
+    /// Removes the staging folder. Checks that recovery succeeds if all targets have their new
+    /// content, and fails otherwise.
+    fn vanished(&mut self, point: &CrashPoint) -> TrialResult {
         self.counts.rot += 1;
         let mut point = point.clone();
         let staging = self.prepared.scenario.staging;

@@ -119,8 +119,8 @@ enum TreeState {
     Between,
 }
 
-/// Returns the tree's state for a reader that respects the marker. Returns an error for a tree that
-/// seems complete but is not.
+/// Returns the tree's state for a reader that respects the marker. Returns an error if a file has
+/// neither its old nor its new content, or if the tree seems complete but is not.
 fn reader(point: &CrashPoint) -> Result<TreeState, String> {
     let world = World::new(point.clone());
     let marker = marker::inspect(&world.fs(), &rel(MARKER)).unwrap();
@@ -229,7 +229,7 @@ fn errors_everywhere(modern: bool, counts: &mut Counts) {
     }
 }
 
-/// Checks that a run that was taken over neither records a manifest nor settles one.
+/// Checks that a run neither records nor settles a manifest after it has been taken over.
 fn taken_over() {
     let world = World::new(start(true));
     commit(&world).unwrap();

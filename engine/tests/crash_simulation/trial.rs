@@ -11,7 +11,7 @@ use super::scenarios::{BYSTANDER, Prepared, take_over};
 use super::world::{CrashPoint, World};
 
 /// The result of a check. The error describes the problem and the steps that led to it.
-pub type TrialFailure = Result<(), String>;
+pub type TrialResult = Result<(), String>;
 
 /// Counts of tested cases.
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,7 +62,6 @@ impl AddAssign for Counts {
     }
 }
 
-/// One scenario with at most one injected fault.
 pub struct Trial<'a> {
     pub prepared: &'a Prepared,
     pub seed: u64,
@@ -70,8 +69,8 @@ pub struct Trial<'a> {
     pub counts: Counts,
 }
 
-/// A kind of disturbance, applied at each operation of a publication.
-type Suite = fn(&mut Trial) -> TrialFailure;
+/// The tests of one kind of disturbance.
+type Suite = fn(&mut Trial) -> TrialResult;
 
 /// The suites in execution order.
 pub const SUITES: [(&str, Suite); 8] = [
@@ -101,7 +100,7 @@ impl Trial<'_> {
 
     /// Checks the invariants of every crash point: no file is torn, no new content appears before
     /// the manifest, and no old content remains after the outcome.
-    pub fn live(&self, point: &CrashPoint) -> TrialFailure {
+    pub fn live(&self, point: &CrashPoint) -> TrialResult {
         for target in &self.prepared.targets {
             let held = held(&point.disk, target.path);
             let (old, new) = (held == target.before, held == target.after);
@@ -117,7 +116,7 @@ impl Trial<'_> {
     }
 
     /// Checks the invariants after a completed recovery.
-    pub fn ended(&self, point: &CrashPoint) -> TrialFailure {
+    pub fn ended(&self, point: &CrashPoint) -> TrialResult {
         self.live(point)?;
         for target in &self.prepared.targets {
             let wanted = match point.log.manifest.is_some() {
@@ -125,7 +124,8 @@ impl Trial<'_> {
                 false if target.already => continue,
                 false => target.before,
             };
-            ensure!(held(&point.disk, target.path) == wanted, "{} has wrong content", target.path);
+            let held = held(&point.disk, target.path);
+            ensure!(held == wanted, "{} has the wrong content", target.path);
         }
         let settled = point.log.settled == point.log.manifest.is_some();
         ensure!(settled, "the manifest has no outcome");
@@ -143,7 +143,7 @@ pub fn held(disk: &Disk, path: &str) -> Option<Digest> {
 }
 
 /// Checks that the file outside the publication is unchanged.
-pub fn bystander(disk: &Disk) -> TrialFailure {
+pub fn bystander(disk: &Disk) -> TrialResult {
     let (path, content) = BYSTANDER;
     let untouched = held(disk, path) == Some(Digest::of(content.as_bytes()));
     ensure!(untouched, "{path} was changed");

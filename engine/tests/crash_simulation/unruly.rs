@@ -8,14 +8,14 @@ use runner_engine::publish::PublishError;
 
 use super::damage::{Random, few};
 use super::editor::Edit;
-use super::trial::{Trial, TrialFailure, bystander, ensure, held};
+use super::trial::{Trial, TrialResult, bystander, ensure, held};
 use super::world::{CrashPoint, Failure, OperationKind, World};
 
 /// Number of sequences per scenario at scale 1.
-const NIGHTS: f64 = 400.0;
+const SEQUENCES: f64 = 400.0;
 
-/// The content that other programs have written and that no other program has overwritten since. It
-/// must still exist.
+/// The content that other programs have written and that no later foreign edit has overwritten or
+/// deleted. It must still exist.
 #[derive(Clone, Debug, Default)]
 struct ForeignBytes(Rc<RefCell<Vec<Vec<u8>>>>);
 
@@ -29,20 +29,20 @@ enum ForeignEdit {
 }
 
 impl ForeignEdit {
-    fn happen(&self, world: &World, path: &str, account: &ForeignBytes) {
-        let mut expected = account.0.borrow_mut();
+    fn apply_to(&self, world: &World, path: &str, foreign: &ForeignBytes) {
+        let mut expected = foreign.0.borrow_mut();
         world.with(|now| {
             if let Some(old) = now.disk.read(path) {
-                expected.retain(|words| *words != old.bytes);
+                expected.retain(|content| *content != old.bytes);
             }
             match self {
                 Self::Undo(Some(first)) => now.disk.put_durably(path, first),
                 Self::Undo(None) => {
                     now.disk.delete_durably(path);
                 }
-                Self::Edit(edit, words) => {
-                    if edit.apply(&mut now.disk, path, words) && *edit != Edit::Delete {
-                        expected.push(words.clone());
+                Self::Edit(edit, content) => {
+                    if edit.apply(&mut now.disk, path, content) && *edit != Edit::Delete {
+                        expected.push(content.clone());
                     }
                 }
             }
@@ -51,44 +51,47 @@ impl ForeignEdit {
 }
 
 impl Trial<'_> {
-    /// Performs a publication and two recoveries. Each may be disturbed by two foreign changes, may
-    /// die at any operation, and may be followed by a power cut. Checks that all foreign content
-    /// still exists in the tree or in the staging folder.
-    pub fn unruly(&mut self) -> TrialFailure {
+    /// Performs a publication and two recoveries. Each may be disturbed by up to two foreign edits,
+    /// may die at any operation, and may be followed by a power cut. Checks that the foreign content
+    /// still exists in a target or in the staging folder.
+    pub fn unruly(&mut self) -> TrialResult {
         let mut random = Random(self.seed ^ 3);
         let world = World::new(self.prepared.start.clone());
         let _ = self.prepared.perform_in(&world);
         let operations = world.operations();
-        for _ in 0..(NIGHTS * self.scale).ceil() as usize {
+        for _ in 0..(SEQUENCES * self.scale).ceil() as usize {
             let seed = random.next();
-            self.night(&mut Random(seed), operations)
+            self.sequence(&mut Random(seed), operations)
                 .map_err(|why| format!("sequence {seed}: {why}"))?;
         }
         Ok(())
     }
 
-    fn night(&mut self, random: &mut Random, operations: usize) -> TrialFailure {
+    fn sequence(&mut self, random: &mut Random, operations: usize) -> TrialResult {
         let free: Vec<_> = self.prepared.targets.iter().filter(|target| !target.already).collect();
         if free.is_empty() {
             return Ok(());
         }
         self.counts.unruly += 1;
-        let account = ForeignBytes::default();
+        let foreign = ForeignBytes::default();
         let mut window = false;
         let mut point = self.prepared.start.clone();
         for phase in 0..3 {
             let world = World::new(point);
             let path = free[random.below(free.len())].path;
-            let deeds = [self.deed(random, path, phase), self.deed(random, path, phase + 3)];
+            let edits = [
+                self.foreign_edit(random, path, phase),
+                self.foreign_edit(random, path, phase + 3),
+            ];
             let (first, second) = (random.below(operations), 1 + random.below(6));
             let twice = random.flip();
             if phase < 2 || random.flip() {
-                let account = account.clone();
+                let foreign = foreign.clone();
                 world.interrupt(first, move |world| {
-                    deeds[0].happen(world, path, &account);
+                    edits[0].apply_to(world, path, &foreign);
                     if twice {
                         world.interrupt(first + second, move |world| {
-                            deeds[1].happen(world, path, &account);
+                            edits[1].apply_to(world, path, &foreign);
                         });
                     }
                 });
@@ -103,11 +106,11 @@ impl Trial<'_> {
             let now = world.now();
             let what = format!("phase {phase}, {result:?}");
             if !window {
-                self.keeps(&account, &now).map_err(|why| format!("{what}: {why}"))?;
+                self.keeps(&foreign, &now).map_err(|why| format!("{what}: {why}"))?;
             }
             bystander(&now.disk)?;
             let reported = match &result {
-                // Two foreign changes can create a file and remove it again between two operations.
+                // Two foreign edits can create a file and remove it again between two operations.
                 Err(PublishError::Fs(error)) => dies.is_some() || error.is_missing(),
                 Err(PublishError::Log(_)) => dies.is_some(),
                 _ => true,
@@ -119,27 +122,27 @@ impl Trial<'_> {
         Ok(())
     }
 
-    fn deed(&self, random: &mut Random, path: &str, number: usize) -> ForeignEdit {
-        let words = format!("words {number}").into_bytes();
+    fn foreign_edit(&self, random: &mut Random, path: &str, number: usize) -> ForeignEdit {
+        let content = format!("words {number}").into_bytes();
         match random.below(4) {
-            0 => ForeignEdit::Edit(Edit::Replace, words),
-            1 => ForeignEdit::Edit(Edit::Rewrite, words),
-            2 => ForeignEdit::Edit(Edit::Delete, words),
+            0 => ForeignEdit::Edit(Edit::Replace, content),
+            1 => ForeignEdit::Edit(Edit::Rewrite, content),
+            2 => ForeignEdit::Edit(Edit::Delete, content),
             _ => {
                 ForeignEdit::Undo(self.prepared.start.disk.read(path).map(|old| old.bytes.clone()))
             }
         }
     }
 
-    fn keeps(&self, account: &ForeignBytes, now: &CrashPoint) -> TrialFailure {
+    fn keeps(&self, foreign: &ForeignBytes, now: &CrashPoint) -> TrialResult {
         let staging = self.prepared.scenario.staging;
         let staged = now.disk.list(staging).unwrap_or_default();
         let staged = staged.iter().map(|name| format!("{staging}/{name}"));
         let targets = self.prepared.targets.iter().map(|target| target.path.to_owned());
         let there: Vec<_> = staged.chain(targets).map(|path| held(&now.disk, &path)).collect();
-        for words in account.0.borrow().iter() {
-            let kept = there.contains(&Some(Digest::of(words)));
-            ensure!(kept, "{:?} was lost", String::from_utf8_lossy(words));
+        for content in foreign.0.borrow().iter() {
+            let kept = there.contains(&Some(Digest::of(content)));
+            ensure!(kept, "{:?} was lost", String::from_utf8_lossy(content));
         }
         Ok(())
     }

@@ -31,10 +31,9 @@ pub struct CrashPoint {
     pub log: Log,
 }
 
-/// The kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperationKind {
-    Look,
+    Read,
     Change,
     Replace,
     Sync,
@@ -127,7 +126,7 @@ impl World {
         self.0.borrow().mark
     }
 
-    /// Returns the snapshots so far, followed by the current state.
+    /// Stops recording and returns the snapshots, followed by the current state.
     pub fn take(&self) -> Vec<CrashPoint> {
         let mut inner = self.0.borrow_mut();
         let mut all = inner.snapshots.take().unwrap_or_default();
@@ -179,7 +178,7 @@ impl World {
         }
         let mut inner = self.0.borrow_mut();
         let inner = &mut *inner;
-        if kind != OperationKind::Look
+        if kind != OperationKind::Read
             && let Some(snapshots) = &mut inner.snapshots
         {
             snapshots.push(inner.now.clone());
@@ -225,7 +224,7 @@ impl SimFs {
 
 impl SimFs {
     pub fn content(&self, path: &RelPath) -> Result<Option<Vec<u8>>, FsError> {
-        self.act(OperationKind::Look, "read", path, |disk| {
+        self.act(OperationKind::Read, "read", path, |disk| {
             Ok(disk.read(path.as_str()).map(|content| content.bytes.clone()))
         })
     }
@@ -233,7 +232,7 @@ impl SimFs {
 
 impl PublishFs for SimFs {
     fn inspect(&self, path: &RelPath) -> Result<PathState, FsError> {
-        self.act(OperationKind::Look, "read", path, |disk| {
+        self.act(OperationKind::Read, "read", path, |disk| {
             let name = path.as_str();
             Ok(match (disk.read(name), disk.list(name)) {
                 (Some(content), _) => PathState::Content(content.digest),
@@ -254,7 +253,7 @@ impl PublishFs for SimFs {
     fn create_dir(&self, path: &RelPath) -> Result<(), FsError> {
         // The operation changes the disk only if the folder does not exist.
         let there = self.0.with(|now| now.disk.list(path.as_str()).is_some());
-        let kind = if there { OperationKind::Look } else { OperationKind::Change };
+        let kind = if there { OperationKind::Read } else { OperationKind::Change };
         self.act(kind, "make the folder", path, |disk| disk.create_dir(path.as_str()))
     }
 
@@ -285,7 +284,7 @@ impl PublishFs for SimFs {
     }
 
     fn list(&self, dir: &RelPath) -> Result<Option<Vec<String>>, FsError> {
-        self.act(OperationKind::Look, "list", dir, |disk| Ok(disk.list(dir.as_str())))
+        self.act(OperationKind::Read, "list", dir, |disk| Ok(disk.list(dir.as_str())))
     }
 
     fn remove_file(&self, path: &RelPath) -> Result<(), FsError> {
@@ -326,7 +325,7 @@ impl SimLog {
 
 impl PublishLog for SimLog {
     fn manifest(&self, _: &RunId) -> Result<Option<RecordedManifest>, LogError> {
-        if self.0.step(OperationKind::Look).is_some() {
+        if self.0.step(OperationKind::Read).is_some() {
             return Err(LogError::Store(Box::new(io::Error::other("an injected error"))));
         }
         Ok(self.0.with(|now| {

@@ -7,7 +7,7 @@ use super::{Place, copy};
 
 /// A way to make git start a program: its name, the lines for `.git/config` and a function for the
 /// rest of the setup. `{}` is replaced with the canary's path.
-pub struct Door {
+pub struct EntryPoint {
     pub name: &'static str,
     pub config: &'static str,
     pub plant: fn(&Place, &str),
@@ -31,23 +31,23 @@ fn promisor(place: &Place, canary: &str) {
     place.git(&["update-ref", "refs/heads/main", hash.trim()]);
 }
 
-pub const DOORS: &[Door] = &[
-    Door {
+pub const ENTRY_POINTS: &[EntryPoint] = &[
+    EntryPoint {
         name: "filter-clean",
         config: "[filter \"x\"]\nclean = {}\nsmudge = {}\n",
         plant: |place, _| attributes(place, "* filter=x"),
     },
-    Door {
+    EntryPoint {
         name: "filter-required",
         config: "[filter \"x\"]\nclean = {}\nrequired = true\n",
         plant: |place, _| attributes(place, "*.rs filter=x"),
     },
-    Door {
+    EntryPoint {
         name: "filter-process",
         config: "[filter \"x\"]\nprocess = {}\n",
         plant: |place, _| attributes(place, "* filter=x"),
     },
-    Door {
+    EntryPoint {
         name: "filter-info-attributes",
         config: "[filter \"y\"]\nclean = {}\n",
         plant: |place, _| {
@@ -55,120 +55,124 @@ pub const DOORS: &[Door] = &[
             fs::write(place.dot_git().join("info/attributes"), "* filter=y\n").unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "filter-attributes-file",
         config: "[core]\nattributesFile = ../attributes\n[filter \"z\"]\nclean = {}\n",
         plant: |place, _| fs::write(place.root().join("../attributes"), "* filter=z\n").unwrap(),
     },
-    Door {
+    EntryPoint {
         name: "submodule-filter",
         config: "",
         plant: |place, canary| submodule(place, canary, "lib"),
     },
-    Door {
+    EntryPoint {
         name: "submodule-filter-slashes",
         config: "",
         plant: |place, canary| submodule(place, canary, "docs/a/lib"),
     },
-    Door {
+    EntryPoint {
         name: "submodule-update",
         config: "[submodule \"docs/x\"]\nupdate = !{}\nactive = true\nurl = ./x\n[submodule]\nrecurse = true\n",
         plant: nothing,
     },
-    Door { name: "fsmonitor", config: "[core]\nfsmonitor = {}\n", plant: nothing },
-    Door {
+    EntryPoint { name: "fsmonitor", config: "[core]\nfsmonitor = {}\n", plant: nothing },
+    EntryPoint {
         name: "hooks-path",
         config: "[core]\nhooksPath = ../hooks\n",
         plant: |place, canary| hooks(&place.root().join("../hooks"), canary),
     },
-    Door {
+    EntryPoint {
         name: "hooks",
         config: "",
         plant: |place, canary| hooks(&place.dot_git().join("hooks"), canary),
     },
-    Door {
+    EntryPoint {
         name: "show-signature",
         config: "[log]\nshowSignature = true\n[gpg]\nprogram = {}\n",
         plant: |place, _| signed(place, "PGP SIGNATURE"),
     },
-    Door {
+    EntryPoint {
         name: "show-signature-ssh",
         config: "[log]\nshowSignature = true\n[gpg]\nformat = ssh\n[gpg \"ssh\"]\nprogram = {}\nallowedSignersFile = config\n",
         plant: |place, _| signed(place, "SSH SIGNATURE"),
     },
-    Door {
+    EntryPoint {
         name: "sign-commits",
         config: "[commit]\ngpgSign = true\n[user]\nsigningKey = x\n[gpg]\nprogram = {}\n",
         plant: nothing,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-ssh",
         config: "[core]\nrepositoryFormatVersion = 1\nsshCommand = {}\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = ssh://127.0.0.1/x\npromisor = true\n",
         plant: promisor,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-ext",
         config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = \"ext::{} x\"\npromisor = true\n[protocol \"ext\"]\nallow = always\n",
         plant: promisor,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-upload-pack",
         config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = .\nuploadpack = {}\npromisor = true\n",
         plant: promisor,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-proxy",
         config: "[core]\nrepositoryFormatVersion = 1\ngitProxy = {}\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = git://127.0.0.1/x\npromisor = true\n",
         plant: promisor,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-instead-of",
         config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = https://127.0.0.1:9/x\npromisor = true\n[url \"ext::{} \"]\ninsteadOf = https://\n[protocol \"ext\"]\nallow = always\n",
         plant: promisor,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-credentials",
         config: "[core]\nrepositoryFormatVersion = 1\naskPass = {}\n[credential]\nhelper = {}\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = http://u@127.0.0.1:9/x\npromisor = true\n",
         plant: promisor,
     },
-    Door {
+    EntryPoint {
         name: "lazy-fetch-vcs",
         config: "[core]\nrepositoryFormatVersion = 1\n[extensions]\npartialClone = origin\n[remote \"origin\"]\nurl = x\nvcs = planted\npromisor = true\n",
         plant: promisor,
     },
-    Door { name: "external-diff", config: "[diff]\nexternal = {}\n", plant: nothing },
-    Door {
+    EntryPoint { name: "external-diff", config: "[diff]\nexternal = {}\n", plant: nothing },
+    EntryPoint {
         name: "diff-driver",
         config: "[diff \"x\"]\ncommand = {}\n",
         plant: |place, _| attributes(place, "* diff=x"),
     },
-    Door {
+    EntryPoint {
         name: "textconv",
         config: "[diff \"x\"]\ntextconv = {}\ncachetextconv = true\n",
         plant: |place, _| attributes(place, "* diff=x"),
     },
-    Door {
+    EntryPoint {
         name: "merge-driver",
         config: "[merge \"x\"]\ndriver = {}\n",
         plant: |place, _| attributes(place, "* merge=x"),
     },
-    Door {
+    EntryPoint {
         name: "pager",
         config: "[core]\npager = {}\n[pager]\nlog = {}\nrev-list = {}\nls-files = {}\nconfig = {}\nfor-each-ref = {}\n",
         plant: nothing,
     },
-    Door {
+    EntryPoint {
         name: "alias",
         config: "[alias]\nrev-parse = !{}\nls-files = !{}\nrev-list = !{}\nx = !{}\n",
         plant: nothing,
     },
-    Door {
+    EntryPoint {
         name: "editor",
         config: "[core]\neditor = {}\n[sequence]\neditor = {}\n",
         plant: nothing,
     },
-    Door { name: "trailers", config: "[trailer \"x\"]\ncommand = {}\ncmd = {}\n", plant: nothing },
-    Door {
+    EntryPoint {
+        name: "trailers",
+        config: "[trailer \"x\"]\ncommand = {}\ncmd = {}\n",
+        plant: nothing,
+    },
+    EntryPoint {
         name: "alternate-refs",
         config: "[core]\nalternateRefsCommand = {}\n",
         plant: |place, _| {
@@ -179,7 +183,7 @@ pub const DOORS: &[Door] = &[
             fs::write(place.dot_git().join("objects/info/alternates"), line).unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "include",
         config: "[include]\npath = ../planted\n",
         plant: |place, canary| {
@@ -187,7 +191,7 @@ pub const DOORS: &[Door] = &[
             fs::write(place.root().join("planted"), text).unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "include-if",
         config: "[includeIf \"gitdir:**\"]\npath = ../planted\n",
         plant: |place, canary| {
@@ -196,7 +200,7 @@ pub const DOORS: &[Door] = &[
             attributes(place, "* filter=x");
         },
     },
-    Door {
+    EntryPoint {
         name: "worktree-config",
         config: "[extensions]\nworktreeConfig = true\n",
         plant: |place, canary| {
@@ -204,7 +208,7 @@ pub const DOORS: &[Door] = &[
             fs::write(place.dot_git().join("config.worktree"), text).unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "git-file",
         config: "[core]\nfsmonitor = {}\n",
         plant: |place, _| {
@@ -212,7 +216,7 @@ pub const DOORS: &[Door] = &[
             fs::write(place.root().join(".git"), "gitdir: elsewhere\n").unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "common-folder",
         config: "",
         plant: |place, canary| {
@@ -223,7 +227,7 @@ pub const DOORS: &[Door] = &[
             fs::write(place.dot_git().join("commondir"), "../common\n").unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "linked-worktree",
         config: "[extensions]\nworktreeConfig = true\n",
         plant: |place, canary| {
@@ -234,17 +238,16 @@ pub const DOORS: &[Door] = &[
             fs::write(place.root().join("tree/.gitattributes"), "* filter=x\n").unwrap();
         },
     },
-    Door {
+    EntryPoint {
         name: "recent-objects",
         config: "[gc]\nrecentObjectsHook = {}\nauto = 1\n[maintenance]\nauto = true\n[uploadpack]\npackObjectsHook = {}\n",
         plant: nothing,
     },
-    Door {
+    EntryPoint {
         name: "external-command",
         config: "",
         plant: |place, canary| {
-            // Alongside its other tools, the project contains programs named after git and its
-            // commands.
+            // The project contains programs with the names of git and its commands.
             for name in ["git", "git-rev-list", "git-ls-files", "git-remote-planted"] {
                 fs::create_dir_all(place.root().join("bin")).unwrap();
                 fs::copy(canary, place.root().join("bin").join(name)).unwrap();
@@ -253,8 +256,8 @@ pub const DOORS: &[Door] = &[
     },
 ];
 
-/// Creates a nested repository in the project's work tree. Its files have a filter and were changed
-/// after they were added.
+/// Creates a nested repository in the project's work tree. Its file has a filter and is changed
+/// after it is added.
 fn submodule(place: &Place, canary: &str, at: &str) {
     let folder = place.root().join(at);
     fs::create_dir_all(&folder).unwrap();

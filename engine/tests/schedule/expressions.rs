@@ -29,8 +29,8 @@ const MONTHS: [&str; 12] =
     ["jan", "Feb", "MAR", "apr", "may", "JUN", "jul", "Aug", "sep", "OCT", "nov", "Dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "MON", "Tue", "wed", "THU", "Fri", "sat"];
 
-/// Generates a field with numbers from `low` to `high`. Returns its text, its set, and whether the
-/// text begins with `*`.
+/// Generates a field with numbers from `low` to `high`, which is a plain `*` with a probability of
+/// `star` percent. Returns its text, its set, and whether the text begins with `*`.
 fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, bool) {
     if dice.roll(100) < star {
         return ("*".into(), (low..=high).fold(0, |set, n| set | 1 << n), true);
@@ -42,7 +42,7 @@ fn numbers(dice: &mut Random, low: u64, high: u64, star: u64) -> (String, u64, b
     };
     let (mut texts, mut set, mut starred) = (Vec::new(), 0, false);
     for part in 0..parts {
-        // Low hours and minutes are preferred, because most transitions happen there.
+        // Low numbers are preferred, because most transitions happen at low hours and minutes.
         let near = |dice: &mut Random| {
             if dice.roll(2) == 0 {
                 dice.between(low, high.min(low + 4))

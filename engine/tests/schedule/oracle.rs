@@ -28,8 +28,9 @@ struct Block {
     date: usize,
     hour: u64,
     minutes: u64,
-    /// The timestamp of the first minute in seconds. `first` is that minute's number in its hour.
+    /// The timestamp of the first minute, in seconds.
     begins: i64,
+    /// The number of the first minute in its hour.
     first: u64,
     /// Whether the local clock shows these minutes for the first time.
     fresh: bool,

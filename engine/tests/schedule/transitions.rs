@@ -21,8 +21,8 @@ const SEED: u64 = 0x6e69_6768_7473;
 const TRIPLES: f64 = 1_000_000.0;
 /// Number of transitions for which each random expression is used.
 const REUSE: usize = 16;
-/// Maximum number of scheduled times in a window that is visited completely. The counts are always
-/// compared.
+/// All scheduled times of a window are compared if the window has at most this many. The counts are
+/// always compared.
 const WALKED: usize = 40;
 
 struct Case {
@@ -126,7 +126,8 @@ fn compare(
     Ok(())
 }
 
-/// Compares at least `triples` cases. Returns the actual number and the first difference.
+/// Compares at least `triples` cases, unless it finds a difference. Returns the number of cases
+/// that match, and the difference.
 fn examine(cases: &[Case], triples: f64, rules: Rules, seed: u64) -> (usize, Option<String>) {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
     let each = (triples / cases.len() as f64).ceil().max(1.0) as usize;

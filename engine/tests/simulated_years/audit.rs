@@ -50,8 +50,9 @@ fn outcome(text: Option<String>) -> Option<Outcome> {
 }
 
 impl Year {
-    /// Checks that the database records everything that was due and everything that happened.
-    pub fn account(&mut self) {
+    /// Checks the database's invariants at the end of the year, and compares each job's occurrences
+    /// and runs with the model.
+    pub fn audit(&mut self) {
         let ends = self.watermarks();
         assert!(self.orphans().is_empty());
         let copy = self.copy();
@@ -213,8 +214,8 @@ impl Year {
         assert_eq!(seen, clocks, "{name}: occurrences are outside all segments");
     }
 
-    /// Checks the scheduled times that were found late together: their number must be permitted by
-    /// the job's rule, and they must start in order.
+    /// Checks that the job's catch-up rule permits the number of scheduled times that one tick
+    /// recorded as due, and that their runs started in order.
     fn caught_up_in_order(
         &self,
         job: &Job,
@@ -259,8 +260,8 @@ impl Year {
         }
     }
 
-    /// Checks that no scheduled time during a pause was run. Years in which the clock was set back
-    /// are omitted, because they may pass a pause twice.
+    /// Checks that no scheduled time during a pause was run. Skips years in which the clock may be
+    /// set back, because the clock may then pass through a pause twice.
     fn pauses_were_kept(&self, job: &Job, mine: &[&Occurrence]) {
         if self.set_backs {
             return;
@@ -280,7 +281,8 @@ impl Year {
         }
     }
 
-    /// Checks that the previous attempt justifies each further attempt.
+    /// Checks that each further attempt is justified by the previous attempt, or that a user
+    /// requested it.
     fn attempts_are_justified(&self, job: &Job, one: &Occurrence, runs: Option<&Vec<Run>>) {
         let name = &job.new.name;
         if matches!(one.outcome, Some(Outcome::Missed { .. })) {
@@ -372,7 +374,7 @@ impl Year {
     }
 }
 
-/// Returns the last failure of an occurrence whose last run was skipped.
+/// Returns an occurrence's last failure if its last run was skipped.
 fn hidden_failure(runs: &[Run]) -> Option<Outcome> {
     let failed = |it: &&Outcome| {
         matches!(it, Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. })

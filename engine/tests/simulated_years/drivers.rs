@@ -1,5 +1,5 @@
-//! The processes that run ticks: a daemon, the host timer and processes started by users. Any of
-//! them may die between two transactions.
+//! The drivers: a daemon and the processes started by the host timer, which run ticks, and the
+//! processes in which a user waits for one run. A driver may die between two transactions.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +19,18 @@ use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 pub struct Driving {
     pub me: ProcessIdentity,
     pub daemon: bool,
-    /// The child processes, with their runs.
+    /// The runs of the child processes, by process id.
     pub children: BTreeMap<u32, RunId>,
-    /// The number of runs that the process will start next.
+    /// The number of runs that are assigned to the driver and that it has not started yet.
     pub coming: u32,
     /// The time of the next tick.
     pub wakes: Micros,
-    /// Whether the process runs ticks. A process with which a user waits for one run does not.
+    /// Whether the process runs ticks. A process in which a user waits for one run does not.
     pub ticks: bool,
 }
 
 const NEVER: Micros = Micros::MAX;
-/// Maximum number of runs that users may refer to.
+/// Once users can refer to this many runs, each run assigned to a driver replaces the oldest one.
 const SEEN: usize = 40;
 
 impl Year {
@@ -46,7 +46,8 @@ impl Year {
     }
 
     /// Starts a driver for the host timer. Schedules the next timer event for the first
-    /// quarter-hour mark after the time of the next possible work.
+    /// quarter-hour mark after the next time at which work may be due, or after one day if that is
+    /// earlier.
     pub fn start_timer(&mut self) {
         self.new_driver(false, true);
         let next = self.store.next_moment(self.wall()).unwrap();
@@ -87,7 +88,7 @@ impl Year {
         }
     }
 
-    /// Runs one tick and starts the runs that it returns.
+    /// Runs one tick, and terminates or hands out the runs that it returns.
     pub fn drive(&mut self, pid: u32) {
         self.counts.ticks += 1;
         let me = self.drivers[&pid].me.clone();
@@ -158,8 +159,7 @@ impl Year {
         self.in_future(wait, Event::Late);
     }
 
-    /// Acts on rows that were read earlier. In most cases, other processes have already acted on
-    /// them.
+    /// Acts on rows that were read earlier. Other processes may have acted on them in the meantime.
     pub fn act_late(&mut self) {
         let Some((live, due)) = self.read.take() else {
             return;
@@ -217,7 +217,7 @@ impl Year {
         self.in_future(wait, Event::Begin(run.clone(), pid));
     }
 
-    /// Schedules the driver's next tick, or its exit.
+    /// Schedules the driver's next tick, or ends the driver if it has nothing left to do.
     fn plan(&mut self, pid: u32) {
         let Some(driver) = self.drivers.get(&pid) else {
             return;
@@ -318,7 +318,7 @@ impl Year {
         }
     }
 
-    /// Returns the time at which recovery may kill a run that starts now.
+    /// Returns the time from which recovery may kill a run that starts now.
     pub fn overrun(&self, total: std::time::Duration) -> Micros {
         let after = total + OVERRUN_GRACE;
         self.now + Micros::try_from(after.as_micros()).unwrap() + SECOND

@@ -1,5 +1,5 @@
-//! The process of one run. It takes the lock, collects facts, requests admission, works and settles
-//! the run, or dies along the way.
+//! The process of one run. It takes the job's lock, collects facts, requests admission, works and
+//! settles the run, or dies along the way.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub struct LiveRun {
     /// The driver that started the run.
     pub parent: u32,
     pub fence: Fence,
-    /// Whether the run came from the queue, where its group's slots limit it.
+    /// Whether the run was started from the queue and uses one of its group's slots.
     pub queued: bool,
-    /// Whether the run was cancelled.
+    /// Whether the run's process was sent SIGTERM.
     pub asked: bool,
-    /// Whether the run has stopped responding.
+    /// Whether the run never finishes and ignores SIGTERM.
     pub hangs: bool,
     pub overruns: Micros,
 }
@@ -41,7 +41,7 @@ pub struct LiveRun {
 const TURN_WAIT: SignedDuration = SignedDuration::from_secs(15);
 
 impl Year {
-    /// Starts the process of a run if its driver is still alive.
+    /// Starts a run's process if its driver is still alive.
     pub fn begin(&mut self, run: &RunId, parent: u32) {
         let Some(driver) = self.drivers.get_mut(&parent) else {
             return;
@@ -56,7 +56,7 @@ impl Year {
         }
     }
 
-    /// Starts the work of a run. Returns `false` if its process has already exited.
+    /// Starts a run's work. Returns `false` if its process must exit without doing any.
     fn perform(&mut self, run: &RunId, parent: u32, me: &ProcessIdentity) -> bool {
         let row = self.store.run(run).unwrap();
         if !matches!(row.state, RunState::Requested { .. }) {
@@ -124,7 +124,7 @@ impl Year {
         let known = self.jobs.get_mut(&job).unwrap();
         assert!(fence > known.fence, "{job}: {fence:?} does not exceed {:?}", known.fence);
         known.fence = fence;
-        // The limit does not apply to manual runs, replacements of lost runs or night reports.
+        // Manual runs, replacements of lost runs and night reports do not use slots.
         let queued = !manual && job != REPORT_JOB && self.came_from_the_queue(&row);
         if queued {
             let beside = self.running.values().filter(|one| one.queued && one.group == group.name);
@@ -280,7 +280,7 @@ impl Year {
         }
     }
 
-    /// Kills the process of a run or a driver.
+    /// Kills a run's process or a driver.
     pub fn die(&mut self, pid: u32) {
         if let Some(run) = self.running.remove(&pid) {
             self.counts.crashes += 1;
@@ -301,7 +301,7 @@ impl Year {
             return;
         }
         one.asked = true;
-        // This is the shortened deadline plus the grace period.
+        // Recovery may kill the run after `CANCEL_GRACE`, which is less than a minute.
         one.overruns = one.overruns.min(self.now + MINUTE);
         if !one.hangs {
             let wait = self.random.between(0, 15 * SECOND);
@@ -309,7 +309,7 @@ impl Year {
         }
     }
 
-    /// Checks that a run that was taken over cannot settle anything.
+    /// Occasionally checks that a killed process cannot settle its run again after recovery.
     fn stale_ones_are_refused(&mut self) {
         if self.stale.is_empty() || !self.random.permille(50) {
             return;

@@ -8,7 +8,7 @@ use super::jobs;
 use super::year::{DAY, Event, HOUR, MINUTE, Micros, SECOND, Year};
 
 impl Year {
-    /// Applies a random fault.
+    /// Applies a random fault and schedules the next one.
     pub fn fault(&mut self) {
         let wait = self.random.spread(2 * HOUR, 40 * DAY);
         self.in_future(wait, Event::Fault);
@@ -38,7 +38,8 @@ impl Year {
         }
     }
 
-    /// Suspends the host. After that, live runs continue or exceed their deadlines.
+    /// Suspends the host. In half of the suspensions, the starts and exits of runs are delayed by
+    /// the time asleep. All other events are delayed at most until the host wakes.
     fn sleep(&mut self, asleep: Micros) {
         let shift = self.random.permille(500);
         let wakes = self.now + asleep;
@@ -72,8 +73,8 @@ impl Year {
     }
 
     fn set_clock(&mut self, by: Micros) {
-        // In the model, a pause that has ended stays ended after a clock change. The database may
-        // apply it again if nothing has been due since.
+        // In the model, a pause that has ended does not apply again after a clock change. In the
+        // database, it may apply again if nothing has been due since.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
         for paused in jobs.chain([&mut self.all_paused]) {

@@ -11,11 +11,10 @@ use runner_engine::process::tree::Killed;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::recover::World;
 
-/// The state of the host.
 #[derive(Debug, Default)]
 pub struct State {
     pub alive: BTreeSet<u32>,
-    /// The process that holds each job's deciding lock.
+    /// The process that holds each job's deciding lock, or 0 for recovery.
     pub locks: BTreeMap<String, u32>,
     pub boot: u32,
     next: u32,
@@ -53,7 +52,8 @@ impl Host {
         self.0.borrow().alive.contains(&pid)
     }
 
-    /// Takes a job's lock on behalf of a process, which holds the lock until it exits.
+    /// Takes a job's lock for a process, which holds the lock until it exits. Returns `false` if
+    /// the lock is held.
     pub fn lock(&self, job: &str, pid: u32) -> bool {
         let mut state = self.0.borrow_mut();
         if state.locks.contains_key(job) && !state.locks_always_free {

@@ -1,4 +1,5 @@
-//! Bugs that the audit must detect: mistakes made by a driver, or a host in a wrong state.
+//! Bugs that the simulation must detect: mistakes made by a driver or a run's process, and a host
+//! that reports a wrong state.
 
 use runner_engine::schedule::Missed;
 use runner_engine::store::{DueJob, MissedReasons, NewOccurrence, Origin};
@@ -55,6 +56,7 @@ impl Year {
         match bug {
             Bug::LockShared => self.host.0.borrow_mut().locks_always_free = true,
             Bug::DeadLive => self.host.0.borrow_mut().dead_live = true,
+            // `Year::facts` injects this bug.
             Bug::PauseNotSeen => {}
             Bug::TriedAgain => {
                 let seen = self.seen.back().cloned();

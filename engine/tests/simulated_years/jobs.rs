@@ -59,7 +59,7 @@ pub fn draw(random: &mut Random) -> Vec<NewJob> {
     jobs
 }
 
-/// Generates a job's trigger. The first job gets a schedule.
+/// Generates a job's trigger, which is a schedule if there is no `parent` to follow.
 pub fn trigger(random: &mut Random, parent: Option<String>) -> Trigger {
     match (random.between(0, 12), parent) {
         (0, Some(_)) => Trigger::Manual,

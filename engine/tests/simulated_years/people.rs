@@ -7,7 +7,7 @@ use runner_engine::store::{Cancelled, NewOccurrence, Origin, Recorded, StoreErro
 use super::year::{DAY, Event, HOUR, Year};
 
 impl Year {
-    /// Performs one random user action.
+    /// Performs one random user action and schedules the next one.
     pub fn hand(&mut self) {
         let wait = self.random.spread(HOUR, 20 * DAY);
         self.in_future(wait, Event::Hand);
@@ -116,7 +116,7 @@ impl Year {
         [job, self.all_paused].into_iter().flatten().any(|until| until > now)
     }
 
-    /// Pauses a job, or all jobs, for the duration `long`.
+    /// Pauses a job, or all jobs if `job` is `None`, for the duration `long`.
     pub fn pause(&mut self, job: Option<&str>, long: SignedDuration) {
         let now = self.wall();
         let until = Timestamp::from_millisecond(now.saturating_add(long).unwrap().as_millisecond())
@@ -135,7 +135,8 @@ impl Year {
         self.counts.pauses += 1;
     }
 
-    /// Ends the pause of a job, or of all jobs.
+    /// Ends a job's pause, or the pause of all jobs if `job` is `None`. Checks that the database
+    /// and the model agree on whether the pause had already ended.
     pub fn resume(&mut self, job: Option<&str>) {
         let now = self.wall();
         let was = match job {

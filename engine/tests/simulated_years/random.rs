@@ -28,7 +28,8 @@ impl Random {
         &all[usize::try_from(index).unwrap()]
     }
 
-    /// Returns a number with an evenly distributed logarithm, so most numbers are near `from`.
+    /// Returns a number in `from..=to` whose logarithm is evenly distributed. Most numbers are near
+    /// `from`.
     pub fn spread(&mut self, from: i64, to: i64) -> i64 {
         #[allow(clippy::cast_precision_loss)]
         let share = (self.next() >> 11) as f64 / (1_u64 << 53) as f64;

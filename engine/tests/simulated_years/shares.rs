@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const SHARES: u64 = 2;
 /// The environment variable that specifies a process's share.
 pub const SHARE: &str = "RUNNER_TEST_SHARE";
-/// Number of failures after which the simulation stops.
+/// The number of failures after which a process stops.
 const ENOUGH: usize = 3;
 
 macro_rules! counts {
@@ -56,7 +56,7 @@ pub struct ProcessReport {
     pub failures: Vec<String>,
 }
 
-/// Simulates these years in sequence.
+/// Simulates the years in sequence until [`ENOUGH`] of them have failed.
 pub fn all(
     years: impl Iterator<Item = u64>,
     live: impl Fn(u64) -> Result<Counts, String>,
@@ -74,7 +74,7 @@ pub fn all(
     reported
 }
 
-/// Runs the test `test` in one process per share.
+/// Runs the test `test` in one process per share and adds up the results.
 pub fn by_processes(test: &str) -> ProcessReport {
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..SHARES)

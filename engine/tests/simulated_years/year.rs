@@ -1,6 +1,6 @@
 //! One simulated year: the clocks, the future events and the model.
 //!
-//! Time jumps from one event to the next.
+//! Simulated time advances from one event to the next.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use super::jobs;
 use super::random::Random;
 use super::shares::Counts;
 
-/// Simulated time in microseconds since the start of the year. It includes suspended time and never
-/// jumps.
+/// Simulated time in microseconds since the start of the year. It includes suspended time, and
+/// clock changes do not affect it.
 pub type Micros = i64;
 pub const SECOND: Micros = 1_000_000;
 pub const MINUTE: Micros = 60 * SECOND;
@@ -31,7 +31,7 @@ pub const DAY: Micros = 24 * HOUR;
 /// A future event.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A run's process starts. The number is the process id of its driver.
+    /// A run's process starts. The number is the driver's process id.
     Begin(RunId, u32),
     /// The process with this id exits.
     End(u32),
@@ -41,7 +41,7 @@ pub enum Event {
     Daemon,
     /// The host timer starts a driver.
     Timer,
-    /// A person acts.
+    /// A user acts.
     Hand,
     /// A driver acts on rows that it read earlier.
     Late,
@@ -55,7 +55,7 @@ pub struct Segment {
     pub schedule: Schedule,
     /// The watermark at the start of the segment.
     pub start: Timestamp,
-    /// The watermark at the end of the segment.
+    /// The watermark at the end of the segment, or `None` while the segment is open.
     pub end: Option<Timestamp>,
     /// The number of recorded occurrences at the start of the segment.
     pub mark: usize,
@@ -67,14 +67,13 @@ pub struct Job {
     pub id: JobId,
     pub new: NewJob,
     pub segments: Vec<Segment>,
-    /// The end of the job's pause.
+    /// The end of the job's pause, or `None` if it is not paused. The time may have passed.
     pub paused_until: Option<Timestamp>,
-    /// The pauses, with their actual ends.
+    /// The starts and the actual ends of all pauses.
     pub pauses: Vec<(Timestamp, Timestamp)>,
     pub fence: Fence,
 }
 
-/// One simulated year.
 pub struct Year {
     pub store: Store,
     pub random: Random,
@@ -100,7 +99,7 @@ pub struct Year {
     pub stale: Vec<(RunId, Fence)>,
     /// Occurrences retried by a user, with one entry per retry.
     pub retried: Vec<String>,
-    /// The order in which runs were first started.
+    /// The order in which runs were first assigned to a driver.
     pub started: BTreeMap<RunId, usize>,
     pub counts: Counts,
     pub bug: Option<Bug>,
@@ -283,7 +282,7 @@ impl Year {
             }
             self.until(self.now + HOUR);
         }
-        panic!("these runs are never settled: {:?}", self.store.live().unwrap());
+        panic!("the year does not come to an end; live runs: {:?}", self.store.live().unwrap());
     }
 
     /// Checks that every past scheduled time is recorded.
@@ -348,7 +347,8 @@ impl Year {
         (self.high > limit).then(|| self.watermarks())
     }
 
-    /// Checks that a tick restarted the schedules that were ahead of the clock.
+    /// Checks that a tick restarted only schedules that were ahead of the clock, and all of them if
+    /// the tick completed (`whole`).
     pub fn set_back(&mut self, before: BTreeMap<String, Timestamp>, whole: bool) {
         let after = self.watermarks();
         let limit = self.wall().checked_add(AHEAD).unwrap();

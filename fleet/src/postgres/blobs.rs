@@ -7,7 +7,7 @@ use super::Postgres;
 use super::connection::LONG;
 use crate::store::{FleetError, Result};
 
-/// Maximum size of a blob in bytes. A blob is held in memory.
+/// Maximum size of a blob in bytes. The whole blob is kept in memory while it is transferred.
 pub const LARGEST_CONTENT: u64 = 256 * 1024 * 1024;
 
 /// Maximum size of a part in bytes.

@@ -92,7 +92,8 @@ impl Postgres {
     /// connection to another machine is encrypted unless the address contains `sslmode=disable`.
     ///
     /// # Errors
-    /// Returns [`FleetError::Address`]. The message does not contain the address.
+    /// Returns [`FleetError::Address`] if the address is invalid. The message does not contain the
+    /// address.
     pub fn at(url: &str) -> Result<Self> {
         let mut config: Config = url.parse().map_err(|error| FleetError::Address(chain(&error)))?;
         if config.get_connect_timeout().is_none() {
@@ -118,7 +119,8 @@ impl Postgres {
         format!("{name} at {hosts}")
     }
 
-    /// Limits the time for each operation further, because its result is useless after `limit`.
+    /// Shortens the time limit of most operations, for a caller that cannot use a later result. A
+    /// limit above the default has no effect.
     pub fn limit(&mut self, limit: Duration) {
         self.patience = limit.min(PATIENCE);
     }

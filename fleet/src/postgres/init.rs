@@ -1,4 +1,5 @@
-//! Creates the schema, checks its format, and gathers facts about the database for the doctor.
+//! Creates and upgrades the schema, checks its format, and gathers facts about the database for the
+//! doctor.
 
 use super::connection::LONG;
 use super::{Postgres, Step};
@@ -71,7 +72,8 @@ impl Postgres {
     /// Checks that the database contains a fleet in a format that this version supports.
     ///
     /// # Errors
-    /// Returns [`FleetError::NoFleet`] or [`FleetError::Format`].
+    /// Returns [`FleetError::NoFleet`] if there is no fleet, [`FleetError::Format`] if its format
+    /// is different, and another [`FleetError`] if the format cannot be read.
     pub fn check_format(&mut self) -> Result<()> {
         match self.write(format)?.ok_or(FleetError::NoFleet)? {
             FORMAT => Ok(()),

@@ -5,9 +5,9 @@ use super::{Fault, Postgres, Step, json, operations};
 use crate::rows::Overview;
 use crate::store::{FleetError, Result};
 
-/// An occurrence is old if it was settled before `$1`. A budget level and all of its occurrences
-/// are removed together, so the sums of the remaining rows stay exact. Attempts are removed
-/// with their occurrence.
+/// An occurrence is old if it was settled before `$1`. An old occurrence is kept if it shares a
+/// budget level with one that is not old, so that the sums of that level remain exact. Otherwise,
+/// it is removed with its levels and its attempts.
 const OCCURRENCES: &str = "WITH gone AS (
        DELETE FROM runner_fleet.occurrences o WHERE o.settled < $1 AND NOT o.levels && ARRAY(
          SELECT DISTINCT unnest(k.levels) FROM runner_fleet.occurrences k

@@ -92,7 +92,7 @@ impl Step<'_> {
     }
 }
 
-/// Parses a row value that is not null.
+/// Parses a JSON value from a row.
 fn json<T: DeserializeOwned>(value: Value) -> Result<T, Fault> {
     let parsed = serde_json::from_value(value);
     parsed.map_err(|error| {

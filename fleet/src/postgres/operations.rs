@@ -1,4 +1,4 @@
-//! All operations except claims.
+//! The operations of a [`FleetStore`](crate::FleetStore), except claims and snapshots.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +67,7 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
         ],
     )?;
     if added == 0 {
-        // Another host has offered the same occurrence since the first query.
+        // Another process has offered the same occurrence since the first query.
         let row = step.first(known, &key)?;
         let gone = || {
             FleetError::Database(
@@ -93,7 +93,7 @@ pub(super) fn offer(step: &mut Step<'_>, offer: &Offer) -> Result<String, Fault>
     Ok(offer.id.clone())
 }
 
-/// The columns of an occurrence that determine which operations are allowed.
+/// The columns of an occurrence that operations check and use.
 struct Standing {
     state: State,
     fence: i64,
@@ -143,7 +143,7 @@ impl Standing {
     }
 }
 
-/// Locks the occurrence of a claim that its worker still holds.
+/// Locks the occurrence of a claim. Returns an error if the worker no longer has this claim.
 fn claimed(
     step: &mut Step<'_>,
     (occurrence, fence, worker): (&str, i64, &str),
@@ -382,8 +382,8 @@ pub(super) fn deliveries(step: &mut Step<'_>, home: &str) -> Result<Vec<Delivera
         .collect()
 }
 
-/// Locks an occurrence and returns its state, if this home host may publish its result with this
-/// fence.
+/// Locks an occurrence and returns its state. Returns an error unless `states` contains the state
+/// and the fence and the home host match.
 fn published(
     step: &mut Step<'_>,
     (occurrence, fence, home): (&str, i64, &str),

@@ -11,8 +11,8 @@ use super::Postgres;
 use super::operations::CHANNEL;
 use crate::store::{FleetError, Result};
 
-/// A connection waiting for notifications. A notification only makes a host check for work sooner,
-/// so a lost notification only delays work until the host's next check. Several pending
+/// A connection that waits for notifications. A notification only makes a host check for work
+/// sooner, so a lost notification only delays work until the host's next check. Several pending
 /// notifications cause only one check.
 pub struct Signals {
     notified: Receiver<()>,

@@ -92,7 +92,7 @@ impl Cluster {
             None => Command::new(path),
         };
         let log = fs::File::create(self.folder.path().join(program)).unwrap();
-        // The server keeps its parent's streams open, so they must not be pipes.
+        // The server inherits these streams and keeps them open, so they must not be pipes.
         let status = command
             .args(arguments)
             .current_dir("/")

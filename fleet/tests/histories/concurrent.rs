@@ -26,7 +26,7 @@ fn concurrent_hosts_survive_a_killed_server() {
     for index in 0..number {
         let (key, home) = (format!("k{index:05}"), HOSTS[index % 3]);
         let mut one = offer(&format!("o{index:05}"), &key, home);
-        // The order of the two levels differs from the order of the occurrences.
+        // Transactions that lock these levels in different orders would deadlock.
         let level = |name: String| (name, Budget { tokens: Some(1 << 40), ..Budget::default() });
         one.levels =
             BTreeMap::from([level(format!("z{}", index % 5)), level(format!("a{}", index % 7))]);
@@ -66,10 +66,7 @@ fn concurrent_hosts_survive_a_killed_server() {
         assert_eq!(fences.len(), 1, "{occurrence} was published with fences {fences:?}");
     }
     let lost = end.attempts.len() - number;
-    println!(
-        "{number} occurrences, {} claims, {lost} of them lost or given back",
-        end.attempts.len()
-    );
+    println!("{number} occurrences, {} claims, {lost} of them lost", end.attempts.len());
 }
 
 /// Works until every occurrence is settled. One claim in four is abandoned, in some cases after its

@@ -12,7 +12,7 @@ use crate::call::{LEASE, delivery, host, offer, request};
 use crate::cluster::Cluster;
 use crate::{START, TEST_CLOCK};
 
-/// A store whose clock is set by the test.
+/// A store whose clock the test sets.
 trait Rig {
     fn store(&mut self) -> &mut dyn FleetStore;
     fn advance(&mut self, by: i64);
@@ -57,7 +57,7 @@ const RULES: [(&str, Rule); 9] = [
     ("slots", group_limits_claims),
     ("hosts", only_active_hosts_with_tags_claim),
     ("lost", third_lost_claim_ends),
-    ("cancel", cancel_ends_or_asks),
+    ("cancel", cancel_settles_or_asks_worker),
     ("publish", only_home_publishes_once),
 ];
 
@@ -120,7 +120,7 @@ fn late_result_frees_its_occurrence(rig: &mut dyn Rig) {
     rig.advance(LEASE);
     let ended = rig.store().renew("o1", first.fence, "a.0").unwrap_err().to_string();
     assert!(ended.ends_with("its lease has ended"), "{ended}");
-    // The first claim used more than its reservation of 2 calls and 20 tokens.
+    // The first claim used more tokens than the 20 that it reserved.
     let used = Amounts { tokens: 25, ..Amounts::default() };
     let late = delivery(&first, "a.0", used);
     for _ in 0..2 {
@@ -231,7 +231,7 @@ fn third_lost_claim_ends(rig: &mut dyn Rig) {
     assert_eq!(rig.store().deliveries("a").unwrap(), []);
 }
 
-fn cancel_ends_or_asks(rig: &mut dyn Rig) {
+fn cancel_settles_or_asks_worker(rig: &mut dyn Rig) {
     let running = claimed(rig);
     rig.store().offer(&offer("o2", "k2", "a")).unwrap();
     for id in ["o1", "o2"] {

@@ -23,7 +23,7 @@ fn offered(store: &mut Postgres, id: &str, day: &str, content: &[u8]) {
     store.offer(&one).unwrap();
 }
 
-/// Claims, delivers and settles the oldest occurrence, with a file as its result.
+/// Claims, delivers and settles the first claimable occurrence, with a file as its result.
 fn settled(store: &mut Postgres, content: &[u8]) {
     let claim = store.claim(&request(&host("a", 0), 1)).unwrap().0.remove(0);
     let mut result = delivery(&claim, "a.0", Amounts { tokens: 5, ..Amounts::default() });

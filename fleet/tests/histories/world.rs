@@ -1,10 +1,9 @@
 //! Generates random histories of three hosts, and checks the invariants that every history must
 //! preserve.
 //!
-//! A host renews, delivers and gives back claims, stops until its lease has ended, crashes and
-//! restarts. It loses requests and replies. A stopped process delivers late. The home host
-//! publishes, and crashes during a publication. The world derives the permitted next steps from the
-//! replies and from snapshots.
+//! A host renews, delivers and gives back claims, crashes and restarts. Leases end, and replies are
+//! lost. A stopped process delivers late. The home host publishes, and crashes during a
+//! publication. The world derives the permitted next steps from the replies and from snapshots.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -59,7 +58,7 @@ struct Member {
     draining: bool,
 }
 
-/// A claim whose process was stopped, died, or lost its lease.
+/// A claim on which its host no longer works, although a process may still use it.
 struct Ghost {
     claim: Claim,
     worker: String,
@@ -169,7 +168,7 @@ impl<'a> World<'a> {
     }
 
     fn offer(&mut self) {
-        // A repeated key is a second tick for the same scheduled time.
+        // A repeated key imitates a second tick for the same scheduled time.
         let key = match self.random.one_in(4) {
             true => format!("k{}", self.random.below(self.keys.len().max(1))),
             false => format!("k{}", self.keys.len()),
@@ -281,7 +280,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A stopped process resumes: it renews, delivers, or publishes at home.
+    /// Lets a stopped process resume: it delivers, or begins or reopens a publication at home.
     fn ghost_acts(&mut self) {
         if self.ghosts.is_empty() {
             return;

@@ -182,8 +182,9 @@ impl Packet {
         };
         text.push_str(&format!(", {outcome} after {} min", summary.duration_s / 60));
         let phases = summary.phase_arc.iter();
-        let phases: Vec<String> =
-            phases.map(|it| format!("{} ({})", it.phase.as_str(), counted(it.turns, "turn"))).collect();
+        let phases: Vec<String> = phases
+            .map(|it| format!("{} ({})", it.phase.as_str(), counted(it.turns, "turn")))
+            .collect();
         if !phases.is_empty() {
             text.push_str(&format!(". Phases: {}", phases.join(", ")));
         }

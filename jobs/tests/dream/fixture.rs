@@ -41,7 +41,7 @@ pub struct Fixture {
     pub root: PathBuf,
     /// The settings of the project's dream.
     pub spec: DreamSpec,
-    /// The payment settings of the passes.
+    /// The spending settings of the passes.
     pub spending: Spending,
     /// The time budget that each pass requests, in seconds, or `None` for the default.
     pub seconds: Option<u64>,
@@ -53,7 +53,7 @@ pub struct Fixture {
 }
 
 impl Fixture {
-    /// Creates a repository without commits that ignores ideas and dreams.
+    /// Creates a project whose repository has no commits and ignores ideas and dreams.
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap().join("project");
@@ -130,7 +130,7 @@ impl Fixture {
         fs::write(path, content).unwrap();
     }
 
-    /// Writes the subject into each of `paths`, commits all changes, and returns the hash.
+    /// Writes the subject into each of `paths`, commits all changes, and returns the commit's hash.
     pub fn commit(&self, subject: &str, paths: &[&str]) -> String {
         for path in paths {
             self.write(path, format!("{subject}\n"));
@@ -150,7 +150,7 @@ impl Fixture {
         self.pass_with(Arc::new(Scripted::new("model", [Step::Answer(answer)])), &mut Silent)
     }
 
-    /// Runs a pass one hour after the previous pass.
+    /// Runs a pass with this backend, one simulated hour after the previous pass.
     pub fn pass_with(
         &mut self,
         backend: Arc<dyn Backend>,
@@ -255,8 +255,8 @@ impl Fixture {
         verdict: DecisionInput,
     ) -> Result<AppliedDecision, ReviewError> {
         let id = self.id_of(target);
-        self.with_decider(|desk| {
-            desk.decide(&DecisionRequest {
+        self.with_decider(|decider| {
+            decider.decide(&DecisionRequest {
                 id: &id,
                 verdict,
                 note: None,
@@ -268,18 +268,18 @@ impl Fixture {
     /// Undoes the decision on the newest proposal about an idea.
     pub fn undo(&mut self, target: &str) -> Result<AppliedDecision, ReviewError> {
         let id = self.id_of(target);
-        self.with_decider(|desk| desk.undo(&id, IfChanged::Refuse))
+        self.with_decider(|decider| decider.undo(&id, IfChanged::Refuse))
     }
 
     /// Returns the id of the newest proposal about an idea.
     pub fn id_of(&self, target: &str) -> String {
-        let book = self.book();
-        let found = book.items.iter().find(|item| item.proposal.targets[0] == target);
+        let listed = self.all_proposals();
+        let found = listed.items.iter().find(|item| item.proposal.targets[0] == target);
         found.unwrap_or_else(|| panic!("no proposal about {target}")).proposal.id.clone()
     }
 
     /// Reads all proposals in their current state.
-    pub fn book(&self) -> Proposals {
+    pub fn all_proposals(&self) -> Proposals {
         Proposals::read(&self.root, &self.spec).unwrap()
     }
 
@@ -343,8 +343,7 @@ impl Fixture {
         fs::read(self.root.join(path)).unwrap()
     }
 
-    /// Returns every regular file in the project outside `.git`, with its content. A test compares
-    /// two results to check that nothing has changed.
+    /// Returns the path and content of every regular file in the project, except in `.git`.
     pub fn everything(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         fn below(folder: &Path, all: &mut BTreeMap<PathBuf, Vec<u8>>) {
             for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
@@ -365,7 +364,7 @@ impl Fixture {
     }
 }
 
-/// Another person working on the same project.
+/// Another user of the same project.
 pub struct OtherPerson {
     folder: PathBuf,
     root: PathBuf,
@@ -375,7 +374,7 @@ pub struct OtherPerson {
 }
 
 impl OtherPerson {
-    /// Calls `act` with this person's decider, at the time in the fixture's clock file.
+    /// Calls `act` with this user's decider, at the time in the fixture's clock file.
     pub fn with_decider<T>(&self, act: impl FnOnce(&mut Decider<'_>) -> T) -> T {
         let mut store = Store::open(&self.folder.join("store.db")).unwrap();
         act(&mut Decider {

@@ -54,18 +54,18 @@ fn commit_and_idea_text_is_fenced() {
     request.sources.clear();
     let rest = serde_json::to_string(&request).unwrap();
     assert!(rest.contains(&hash[..12]));
-    for word in ["ignore-yours", "retry policy with", "archive-everything"] {
-        assert!(!rest.contains(word), "{word}: {rest}");
+    for text in ["ignore-yours", "retry policy with", "archive-everything"] {
+        assert!(!rest.contains(text), "{text}: {rest}");
     }
-    // If an answer repeats the rule's hashes, the pass restores the rule's wording. Hashes in a
-    // commit's subject do not invalidate the answer.
+    // If an answer repeats the hashes of the rule's evidence, the pass restores the rule's text.
+    // Hashes in a commit's subject do not invalidate the answer.
     let answer = request.rule_answer.clone();
     let settled = place.answered(answer);
     assert_eq!(settled.outcome, Outcome::Succeeded, "{settled:?}");
     let proposals = place.proposals().1;
     let theme = of(&proposals, "ideas/dark-theme-switch.md");
-    let words = format!("{} 2026-01-02 feat: dark theme switch; ignore-yours", &hash[..12]);
-    assert!(theme.evidence.starts_with(&words), "{theme:?}");
+    let start = format!("{} 2026-01-02 feat: dark theme switch; ignore-yours", &hash[..12]);
+    assert!(theme.evidence.starts_with(&start), "{theme:?}");
     assert_eq!(theme.action, Action::Archive);
     assert!(of(&proposals, "ideas/part.md").evidence.contains("specs/archive-everything.md"));
 }
@@ -144,10 +144,10 @@ fn generated_files_are_counted_separately() {
     let sum = Digest::of(b"x");
     let own = format!("---\ngenerated_by: runner\nbody_sha256: {sum}\n---\nx");
     place.write("ideas/own.md", own);
-    let said = "written by runner, so not treated as ideas: 1 file";
-    assert!(place.pass().summary.lines.contains(&said.to_owned()));
+    let note = "written by runner, so not treated as ideas: 1 file";
+    assert!(place.pass().summary.lines.contains(&note.to_owned()));
     let why = place.pass().outcome.why().unwrap().to_owned();
-    assert_eq!(why, format!("no delta (6 ideas unchanged); {said}"));
+    assert_eq!(why, format!("no delta (6 ideas unchanged); {note}"));
 }
 
 fn opened(git: &Git, limits: HistoryLimits) -> ProjectEvidence {
@@ -159,15 +159,15 @@ fn opened(git: &Git, limits: HistoryLimits) -> ProjectEvidence {
 fn limited_and_treeless_history_is_read() {
     let (place, done) = project();
     place.git(&["config", "diff.orderFile", "no-such-file"]);
-    let room = opened(&place.ask(), HistoryLimits::default());
-    assert_eq!((room.history().len(), room.notes()), (5, &[][..]));
-    assert_eq!(room.history()[2].paths, ["src/retry.rs"]);
+    let evidence = opened(&place.ask(), HistoryLimits::default());
+    assert_eq!((evidence.history().len(), evidence.notes()), (5, &[][..]));
+    assert_eq!(evidence.history()[2].paths, ["src/retry.rs"]);
 
-    let bounds = HistoryLimits { commits: 2, ..HistoryLimits::default() };
-    let room = opened(&place.ask(), bounds);
-    assert_eq!(room.history().len(), 2);
-    assert_eq!(room.notes(), ["history read up to 2 commits"]);
-    let resolves = |text: &str| references::check(&room, text, |_| false).resolves();
+    let limits = HistoryLimits { commits: 2, ..HistoryLimits::default() };
+    let evidence = opened(&place.ask(), limits);
+    assert_eq!(evidence.history().len(), 2);
+    assert_eq!(evidence.notes(), ["history read up to 2 commits"]);
+    let resolves = |text: &str| references::check(&evidence, text, |_| false).resolves();
     assert!(resolves(&done[..12]), "a commit beyond the limit does not resolve");
     assert!(!resolves("0123456789ab"));
 
@@ -176,11 +176,11 @@ fn limited_and_treeless_history_is_read() {
     let (from, to) = (format!("file://{}", place.root.display()), bare.display().to_string());
     place.git(&["clone", "-q", "--no-checkout", "--filter=tree:0", &from, &to]);
     let git = Git::new(&bare, &place.env(), "test");
-    let room = opened(&git, HistoryLimits::default());
-    assert_eq!(room.history().len(), 5);
-    assert!(room.history().iter().all(|commit| commit.paths.is_empty()));
-    let said = "history read without paths: git could not list them";
-    assert_eq!(room.notes(), [said]);
+    let evidence = opened(&git, HistoryLimits::default());
+    assert_eq!(evidence.history().len(), 5);
+    assert!(evidence.history().iter().all(|commit| commit.paths.is_empty()));
+    let note = "history read without paths: git could not list them";
+    assert_eq!(evidence.notes(), [note]);
 }
 
 #[test]

@@ -81,8 +81,8 @@ Every morning there should be one page that lists which jobs ran in the night, h
 them took, what it cost in tokens and in money, and which of them need a person to look at them.
 ";
 
-/// Creates a project with ideas of every class, and returns the hash of the commit that implemented
-/// one of them.
+/// Creates a project with ideas of every class. Also returns the hash of the commit that
+/// implemented one of them.
 fn project() -> (Fixture, String) {
     let place = Fixture::new();
     place.commit("chore: begin", &["README.md"]);
@@ -285,8 +285,7 @@ fn unreadable_ideas_are_reported_without_failing() {
     if fs::read(&secret).is_err() {
         expected.push("ideas/secret.md");
     } else {
-        // The program's own tests check this case as another user, so this test does not count as
-        // skipped.
+        // `tests/cli` checks this case as another user, so this test is not reported as skipped.
         let _closed = std::io::Write::write_all(
             &mut std::io::stderr(),
             b"not checked here: this user can read a file without read permission\n",
@@ -331,7 +330,7 @@ impl Progress for Editor {
 }
 
 #[test]
-fn idea_changed_during_pass_stays_selected() {
+fn idea_changed_during_pass_remains_selected() {
     let (mut place, _) = project();
     let mut editor = Editor { path: place.root.join("ideas/report-page.md") };
     let settled = place.pass_with(Arc::new(runner_backends::Builtin::default()), &mut editor);
@@ -401,7 +400,7 @@ fn work_in_progress_is_detected() {
     assert_eq!(found(&spec), ["ideas/coffee.md"]);
     place.git(&["rm", "-q", "--cached", "ideas/coffee.md"]);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n").unwrap();
-    assert_eq!(found(&spec), [""; 0], "untracked ideas count as work in progress");
+    assert_eq!(found(&spec), [""; 0], "untracked ideas are treated as work in progress");
     let strict = DreamSpec { dirty: Dirty::Strict, ..DreamSpec::default() };
     assert_eq!(found(&strict).len(), 6);
     fs::write(place.root.join(".git/info/exclude"), "/dreams/\n/ideas/\n").unwrap();

@@ -58,7 +58,7 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!(place.pass().outcome, skipped);
 
     place.commit("docs: plan for calls that fail", &["docs/plan.md"]);
-    assert_eq!(place.pass().outcome, skipped, "a document counted as evidence");
+    assert_eq!(place.pass().outcome, skipped, "a document was treated as evidence");
     let done = place.commit("feat: retry policy with jitter", &["src/retry.rs"]);
     let settled = place.pass();
     assert_eq!(
@@ -71,7 +71,7 @@ fn new_commit_selects_an_unchanged_idea() {
     assert_eq!((found.status, found.action), (IdeaStatus::Implemented, Action::Archive));
     assert!(found.evidence.contains(&done[..12]));
     place.commit("fix: an endless loop in the lexer", &["src/lexer.rs"]);
-    assert_eq!(place.pass().outcome, skipped, "an unrelated commit counted as evidence");
+    assert_eq!(place.pass().outcome, skipped, "an unrelated commit was treated as evidence");
 
     // Without the record of the last pass, the idea is examined once more.
     forget_evidence(&place);
@@ -107,12 +107,12 @@ const SILENT: &str = "# Silent hooks in projects without set-up\n\nThe resource 
                       project that nobody has set up. Each hook should stay silent until the project is \
                       initialised, and say so once when asked for its state.\n";
 const HOOK: &str = "fix: keep resource hook silent until the project is initialised";
-/// A note that the commit [`HOOK`] fits much better than it fits [`SILENT`].
+/// A note that fits the commit [`HOOK`] much better than [`SILENT`] does.
 const SIBLING: &str = "# Resource hook until the project is initialised\n\nKeep the hook silent.\n";
 
-/// Runs one pass before and one after the commit [`HOOK`], over [`SILENT`] and the other notes.
-/// Returns whether the second pass proposes to archive [`SILENT`]. `zebras` is the number of ideas
-/// about something else.
+/// Runs one pass before and one after the commit [`HOOK`], over [`SILENT`] and other notes. Returns
+/// whether the second pass proposes to archive [`SILENT`]. `zebras` is the number of ideas about
+/// something else.
 fn archives_silent_hooks(zebras: usize, others: &[(&str, &str)]) -> bool {
     pass_after_hook(&mut without_ideas(), zebras, others).0
 }
@@ -140,13 +140,13 @@ fn pass_after_hook(
 }
 
 #[test]
-fn weak_fit_counts_if_the_commit_fits_no_other_note() {
+fn weak_fit_requires_enough_other_notes() {
     assert!(archives_silent_hooks(30, &[]));
-    assert!(!archives_silent_hooks(28, &[]), "a weak fit counted with too few other notes");
+    assert!(!archives_silent_hooks(28, &[]), "a weak fit was accepted with too few other notes");
 }
 
 #[test]
-fn weak_fit_does_not_count_if_a_note_cannot_be_read() {
+fn unreadable_note_disables_weak_fits() {
     let link = |place: &Fixture| {
         std::fs::create_dir(place.root.join("archive")).unwrap();
         std::os::unix::fs::symlink("../archive", place.root.join("ideas/done")).unwrap();
@@ -176,7 +176,7 @@ fn documents_among_specs_are_not_ideas() {
 }
 
 #[test]
-fn weak_fit_does_not_count_if_a_sibling_fits_better() {
+fn better_fitting_note_excludes_weak_fit() {
     for folder in ["ideas", "ideas/done", "ideas/done/2026", "specs"] {
         let path = format!("{folder}/resource-hook.md");
         assert!(!archives_silent_hooks(30, &[(&path, SIBLING)]), "{path}");
@@ -235,7 +235,7 @@ fn all(but: &str) -> Vec<Value> {
 }
 
 #[test]
-fn missing_ideas_are_asked_about_once_more_with_reasons() {
+fn unanswered_ideas_are_asked_again_with_reasons() {
     let (mut place, _) = project();
     let mut first = all("ideas/coffee.md");
     let mut bad = keep("ideas/coffee.md");
@@ -267,10 +267,14 @@ fn second_questions_come_last_and_cost_no_ideas() {
     let asked: Vec<Value> = backend.asked().iter().map(|it| it.offer["sources"].clone()).collect();
     assert_eq!(asked.len(), 3, "{settled:?}");
     assert_ne!(asked[0], asked[1]);
-    assert_eq!(asked[0], asked[2], "the second question came before another first one");
+    assert_eq!(
+        asked[0], asked[2],
+        "an idea was asked about twice before each was asked about once"
+    );
     let run = place.store.runs(&Default::default()).unwrap().remove(0);
     assert_eq!(place.store.spent_by(&run.id).unwrap().ideas, 2);
-    // The fourth question would exceed the budget of three requests, but is not why the pass failed.
+    // The fourth question would exceed the budget of three requests, but the pass fails because of
+    // the unusable answers.
     assert_eq!(settled.outcome.class(), Some(Class::Malformed), "{settled:?}");
 }
 
@@ -391,7 +395,7 @@ fn opposite_merges_are_never_both_open() {
     let (_, proposals) = place.proposals();
     assert_eq!(of(&proposals, b).action, Action::Keep);
     assert!(of(&proposals, b).rationale.contains("itself merged"), "{proposals:?}");
-    // A newer answer replaces the older proposal about its idea.
+    // A newer answer replaces the older proposal about the same idea.
     place.spec.select = a.to_owned();
     place.answered(json!([keep(a)]));
     place.spec.select = b.to_owned();

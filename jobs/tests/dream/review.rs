@@ -20,7 +20,7 @@ use runner_jobs::dream::review::{
 use super::fixture::{Fixture, OtherPerson};
 use super::project;
 
-/// Content, mode and date of every idea, archived idea and spec.
+/// The content, mode and modification time of every idea, archived idea and spec.
 type FileSnapshot = BTreeMap<PathBuf, (Vec<u8>, u32, (i64, i64))>;
 
 pub fn snapshot(place: &Fixture) -> FileSnapshot {
@@ -45,8 +45,8 @@ pub fn snapshot(place: &Fixture) -> FileSnapshot {
     all
 }
 
-/// Creates the project and runs one pass. The project has an idea of every class, and its files
-/// have different modes and dates.
+/// Creates a project with an idea of every class, and runs one pass. Some of the ideas have
+/// different modes and modification times.
 fn proposed() -> Fixture {
     let (mut place, _) = project();
     fs::write(place.root.join(".git/info/exclude"), "/ideas/\n/dreams/\n/specs/\n").unwrap();
@@ -137,20 +137,21 @@ fn every_action_is_undone_byte_for_byte() {
         lines += 1;
     }
     assert_eq!(lines, 10, "a decision or an undo did not append exactly one line");
-    assert_eq!(place.book().undecided().count(), 6);
+    assert_eq!(place.all_proposals().undecided().count(), 6);
     assert_eq!(place.unsettled(), 0);
     assert!(fs::read_dir(place.root.join("dreams/.staging")).unwrap().next().is_none());
 }
 
 #[test]
-fn only_merge_targets_are_examined_again() {
+fn only_merge_destinations_are_examined_again() {
     let mut place = proposed();
     place.decide("ideas/scheduler-story.md", DecisionInput::Accept).unwrap();
     let why = place.pass().outcome;
     assert!(matches!(why, Outcome::Skipped { .. }), "{why:?}");
     place.decide("ideas/sub/report.md", DecisionInput::Accept).unwrap();
     assert_eq!(place.pass().summary.facts["shown"], 1);
-    let ids: Vec<String> = place.book().items.iter().map(|it| it.proposal.id.clone()).collect();
+    let ids: Vec<String> =
+        place.all_proposals().items.iter().map(|it| it.proposal.id.clone()).collect();
     let unique: std::collections::BTreeSet<&String> = ids.iter().collect();
     assert_eq!(unique.len(), ids.len());
 }
@@ -166,11 +167,11 @@ fn reject_and_skip_change_no_idea() {
     // A skipped proposal can still be accepted.
     let done = place.decide("ideas/offline-maps.md", DecisionInput::Accept).unwrap();
     assert!(!done.already);
-    let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
-    for word in ["rejected", "skipped", "accepted"] {
-        assert!(store.contains(&format!("\"decision\":\"{word}\"")), "{store}");
+    let decisions = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    for decision in ["rejected", "skipped", "accepted"] {
+        assert!(decisions.contains(&format!("\"decision\":\"{decision}\"")), "{decisions}");
     }
-    assert_eq!(place.book().undecided().count(), 4);
+    assert_eq!(place.all_proposals().undecided().count(), 4);
 }
 
 #[test]
@@ -195,8 +196,8 @@ fn amended_proposal_performs_the_chosen_action() {
     place.undo("ideas/coffee.md").unwrap();
     assert_eq!(snapshot(&place), before);
     let secret = place.id_of("ideas/coffee.md");
-    let done = place.with_decider(|desk| {
-        desk.decide(&DecisionRequest {
+    let done = place.with_decider(|decider| {
+        decider.decide(&DecisionRequest {
             id: &secret[..6],
             verdict: DecisionInput::Amend { action: Action::Archive, into: None },
             note: Some(" the word is hunter2\n"),
@@ -204,8 +205,8 @@ fn amended_proposal_performs_the_chosen_action() {
         })
     });
     assert_eq!(done.unwrap().decision.decision, "amended");
-    let store = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
-    assert!(store.contains("the word is") && !store.contains("hunter2"), "{store}");
+    let decisions = String::from_utf8(place.read("dreams/ledger.md")).unwrap();
+    assert!(decisions.contains("the word is") && !decisions.contains("hunter2"), "{decisions}");
 }
 
 #[test]
@@ -218,8 +219,8 @@ fn decision_requires_the_inspected_content() {
     assert_eq!(place.everything(), before);
     let id = place.id_of("ideas/retry-policy.md");
     let force = |place: &mut Fixture, if_changed| {
-        place.with_decider(|desk| {
-            desk.decide(&DecisionRequest {
+        place.with_decider(|decider| {
+            decider.decide(&DecisionRequest {
                 id: &id,
                 verdict: DecisionInput::Accept,
                 note: None,
@@ -229,10 +230,10 @@ fn decision_requires_the_inspected_content() {
     };
     force(&mut place, IfChanged::Proceed).unwrap();
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"something else now\n");
-    // Later changes block an undo unless the user forces it, and are kept even then.
+    // Later changes block an undo unless the user forces it. Even a forced undo keeps them.
     place.write("ideas/done/retry-policy.md", "and later\n");
     assert!(matches!(place.undo("ideas/retry-policy.md"), Err(ReviewError::Changed(_))));
-    place.with_decider(|desk| desk.undo(&id, IfChanged::Proceed)).unwrap();
+    place.with_decider(|decider| decider.undo(&id, IfChanged::Proceed)).unwrap();
     assert_eq!(place.read("ideas/retry-policy.md"), b"something else now\n");
     assert_eq!(place.read("ideas/done/retry-policy.md"), b"and later\n");
     fs::remove_file(place.root.join("ideas/retry-policy.md")).unwrap();
@@ -247,7 +248,7 @@ fn forced_undo_backs_up_later_edits() {
     place.decide("ideas/sub/report.md", DecisionInput::Accept).unwrap();
     place.write("ideas/report-page.md", "rewritten manually\n");
     let id = place.id_of("ideas/sub/report.md");
-    place.with_decider(|desk| desk.undo(&id, IfChanged::Proceed)).unwrap();
+    place.with_decider(|decider| decider.undo(&id, IfChanged::Proceed)).unwrap();
     assert_eq!(place.read("ideas/report-page.md"), before);
     let kept = place.everything();
     let backup = place.root.join("dreams/.undo");
@@ -269,13 +270,13 @@ fn archive_overwrites_no_existing_entry() {
     assert_eq!(place.read("ideas/done/retry-policy-4.md"), text);
 }
 
-/// Checks that a guard refuses a decision with a message that contains `word`, and that nothing
-/// changed.
+/// Checks that the guard refuses to accept the proposal about `path`, with a message that contains
+/// `text`, and that nothing changes.
 #[track_caller]
-fn refused(place: &mut Fixture, path: &str, word: &str) {
+fn refused(place: &mut Fixture, path: &str, text: &str) {
     let before = (place.everything(), place.git(&["status", "--short"]));
     match place.decide(path, DecisionInput::Accept) {
-        Err(ReviewError::Guard(why)) => assert!(why.contains(word), "{why}"),
+        Err(ReviewError::Guard(why)) => assert!(why.contains(text), "{why}"),
         other => panic!("{other:?}"),
     }
     assert_eq!((place.everything(), place.git(&["status", "--short"])), before);
@@ -306,7 +307,7 @@ fn canonical_and_linked_ideas_are_untouched() {
     assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
     fs::remove_file(place.root.join("ideas/done")).unwrap();
 
-    // The idea is a link to the same content.
+    // The idea is a link to a file with the same content.
     let twin = outside.path().join("twin.md");
     fs::rename(place.root.join("ideas/retry-policy.md"), &twin).unwrap();
     symlink(&twin, place.root.join("ideas/retry-policy.md")).unwrap();
@@ -319,11 +320,11 @@ fn canonical_and_linked_ideas_are_untouched() {
         note: None,
         consent: Consent { if_changed: IfChanged::Proceed, ..Consent::default() },
     };
-    let forced = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
+    let forced = place.with_decider(|decider| decider.decide(&ask)).unwrap_err();
     assert!(matches!(forced, ReviewError::Guard(_)), "{forced}");
     assert!(twin.exists());
 
-    // An idea with another hard link is refused, because that link would still have the content.
+    // An idea with another hard link is refused, because that link would keep the content.
     fs::hard_link(place.root.join("ideas/coffee.md"), outside.path().join("hard.md"))
         .map(|()| {
             let id = place.id_of("ideas/coffee.md");
@@ -334,7 +335,7 @@ fn canonical_and_linked_ideas_are_untouched() {
                 note: None,
                 consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
             };
-            let linked = place.with_decider(|desk| desk.decide(&ask)).unwrap_err();
+            let linked = place.with_decider(|decider| decider.decide(&ask)).unwrap_err();
             assert!(matches!(linked, ReviewError::Guard(_)), "{linked}");
         })
         .unwrap();
@@ -380,7 +381,7 @@ fn concurrent_pass_and_decision_lose_nothing() {
             note: None,
             consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         };
-        other.with_decider(|desk| desk.decide(&ask)).unwrap();
+        other.with_decider(|decider| decider.decide(&ask)).unwrap();
     };
     let mut meanwhile = Meanwhile(place.other(), Some(act));
     let settled = place.pass_with(Arc::new(Builtin::default()), &mut meanwhile);
@@ -390,7 +391,7 @@ fn concurrent_pass_and_decision_lose_nothing() {
     assert_eq!(place.state("ideas/retry-policy.md")["history"][0]["action"], "archive");
     assert_ne!(place.state("ideas/new.md")["hash"], "");
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
-    assert!(place.book().items.iter().any(|it| it.proposal.targets[0] == "ideas/new.md"));
+    assert!(place.all_proposals().items.iter().any(|it| it.proposal.targets[0] == "ideas/new.md"));
     assert_eq!(place.unsettled(), 0);
 }
 
@@ -404,7 +405,7 @@ fn concurrent_decisions_record_only_one() {
     place.with_decider(|_| ());
     let verdicts = [DecisionInput::Accept, DecisionInput::Reject];
     let done: Vec<Result<_, _>> = std::thread::scope(|scope| {
-        let hands = others.iter().zip(verdicts).map(|(other, verdict)| {
+        let handles = others.iter().zip(verdicts).map(|(other, verdict)| {
             let (id, barrier) = (&id, &barrier);
             scope.spawn(move || {
                 barrier.wait();
@@ -414,11 +415,11 @@ fn concurrent_decisions_record_only_one() {
                     note: None,
                     consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
                 };
-                other.with_decider(|desk| desk.decide(&ask))
+                other.with_decider(|decider| decider.decide(&ask))
             })
         });
-        let hands: Vec<_> = hands.collect();
-        hands.into_iter().map(|hand| hand.join().unwrap()).collect()
+        let handles: Vec<_> = handles.collect();
+        handles.into_iter().map(|handle| handle.join().unwrap()).collect()
     });
     let won = done.iter().filter(|it| it.is_ok()).count();
     assert_eq!(won, 1, "{done:?}");
@@ -433,8 +434,8 @@ fn concurrent_decisions_record_only_one() {
 fn contents(place: &Fixture, snapshot: &FileSnapshot) -> Vec<(PathBuf, Result<Vec<u8>, usize>)> {
     let specs = place.root.join("specs");
     let one = |(path, (bytes, ..)): (&PathBuf, &(Vec<u8>, _, _))| {
-        let reported = path.starts_with(&specs);
-        let content = if reported { Err(bytes.len()) } else { Ok(bytes.clone()) };
+        let is_spec = path.starts_with(&specs);
+        let content = if is_spec { Err(bytes.len()) } else { Ok(bytes.clone()) };
         (path.clone(), content)
     };
     snapshot.iter().map(one).collect()
@@ -461,9 +462,10 @@ fn crash_at_any_commit_leaves_all_or_nothing() {
                 };
                 fail_commits_after(None);
                 // The next undo finishes the interrupted decision or undo.
-                let nobody = place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
+                let nobody =
+                    place.with_decider(|decider| decider.undo("nobody", IfChanged::Refuse));
                 assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
-                let decided = place.book().find(&id).unwrap().decision.is_some();
+                let decided = place.all_proposals().find(&id).unwrap().decision.is_some();
                 let wanted = if decided { &after } else { &before };
                 assert_eq!(
                     contents(&place, &snapshot(&place)),
@@ -501,7 +503,7 @@ fn forced_blog_mark_leaves_unread_text_selected() {
 }
 
 #[test]
-fn merge_appends_only_missing_passages() {
+fn merge_does_not_append_existing_text() {
     let mut place = proposed();
     let (from, into) = ("ideas/report-page.md", "ideas/sub/report.md");
     let before = fs::read(place.root.join(into)).unwrap();

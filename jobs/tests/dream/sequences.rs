@@ -67,7 +67,7 @@ impl ProjectLife {
     fn edit(&mut self) {
         let name = NAMES[self.dice.roll(NAMES.len())];
         let path = format!("ideas/{name}");
-        // An editor overwrites the old content, which runner does not have to keep.
+        // The edit overwrites the old content, which runner does not have to keep.
         if let Ok(old) = std::fs::read(self.place.root.join(&path)) {
             self.ever.remove(&old);
         }
@@ -80,8 +80,8 @@ impl ProjectLife {
     }
 
     fn decide(&mut self) {
-        let book = self.place.book();
-        let open: Vec<_> = book.undecided().cloned().collect();
+        let listed = self.place.all_proposals();
+        let open: Vec<_> = listed.undecided().cloned().collect();
         let Some(item) = self.dice.pick(&open) else {
             return;
         };
@@ -111,29 +111,29 @@ impl ProjectLife {
                 ..Consent::default()
             },
         };
-        let done = self.place.with_decider(|desk| desk.decide(&ask));
-        let words = done.as_ref().map(|done| done.says.clone());
-        self.log.push(format!("{ask:?}: {:?}", words.map_err(|error| error.to_string())));
+        let done = self.place.with_decider(|decider| decider.decide(&ask));
+        let result = done.as_ref().map(|done| done.says.clone());
+        self.log.push(format!("{ask:?}: {:?}", result.map_err(|error| error.to_string())));
     }
 
     /// Undoes a random decision.
     fn undo(&mut self) {
-        let book = self.place.book();
+        let listed = self.place.all_proposals();
         let decided: Vec<_> =
-            book.items.iter().filter(|it| it.decision.is_some()).cloned().collect();
+            listed.items.iter().filter(|it| it.decision.is_some()).cloned().collect();
         let Some(item) = self.dice.pick(&decided) else {
             return;
         };
         let id = item.proposal.id;
-        let done = self.place.with_decider(|desk| desk.undo(&id, IfChanged::Refuse));
-        let words = done.as_ref().map(|done| done.says.clone());
-        self.log.push(format!("undo {id}: {:?}", words.map_err(|error| error.to_string())));
+        let done = self.place.with_decider(|decider| decider.undo(&id, IfChanged::Refuse));
+        let result = done.as_ref().map(|done| done.says.clone());
+        self.log.push(format!("undo {id}: {:?}", result.map_err(|error| error.to_string())));
     }
 
-    /// Makes a decision, undoes it immediately, and checks that every byte is restored.
+    /// Makes a decision, undoes it immediately, and checks that every idea and spec is restored.
     fn there_and_back(&mut self) {
-        let book = self.place.book();
-        let open: Vec<_> = book.undecided().filter(|it| it.stale.is_none()).cloned().collect();
+        let listed = self.place.all_proposals();
+        let open: Vec<_> = listed.undecided().filter(|it| it.stale.is_none()).cloned().collect();
         let Some(item) = self.dice.pick(&open) else {
             return;
         };
@@ -146,8 +146,8 @@ impl ProjectLife {
             note: None,
             consent: Consent { if_changed: IfChanged::Refuse, ..Consent::default() },
         };
-        if self.place.with_decider(|desk| desk.decide(&ask)).is_ok() {
-            self.place.with_decider(|desk| desk.undo(ask.id, IfChanged::Refuse)).unwrap();
+        if self.place.with_decider(|decider| decider.decide(&ask)).is_ok() {
+            self.place.with_decider(|decider| decider.undo(ask.id, IfChanged::Refuse)).unwrap();
         }
         self.log.push(format!("there and back {ask:?}"));
         assert_eq!(super::review::snapshot(&self.place), before);
@@ -165,7 +165,7 @@ impl ProjectLife {
             self.decide()
         }
         fail_commits_after(None);
-        let nobody = self.place.with_decider(|desk| desk.undo("nobody", IfChanged::Refuse));
+        let nobody = self.place.with_decider(|decider| decider.undo("nobody", IfChanged::Refuse));
         assert!(matches!(nobody, Err(ReviewError::NotFound(_))), "{nobody:?}");
     }
 
@@ -182,17 +182,17 @@ impl ProjectLife {
                 && !path.starts_with(self.place.root.join("specs"));
             assert!(known || ours, "{}", path.display());
         }
-        let book = self.place.book();
-        let ids: BTreeSet<&str> = book.items.iter().map(|it| it.proposal.id.as_str()).collect();
-        assert_eq!(ids.len(), book.items.len(), "an id occurs twice");
-        assert_eq!(book.troubles, []);
+        let listed = self.place.all_proposals();
+        let ids: BTreeSet<&str> = listed.items.iter().map(|it| it.proposal.id.as_str()).collect();
+        assert_eq!(ids.len(), listed.items.len(), "an id occurs twice");
+        assert_eq!(listed.troubles, []);
         let staging = std::fs::read_dir(self.place.root.join("dreams/.staging"));
         assert_eq!(staging.map_or(0, Iterator::count), 0, "the staging folder is not empty");
     }
 }
 
-/// Returns whether the bytes contain the complete content. The front matter may have additional
-/// lines or be missing.
+/// Returns whether the bytes contain the complete content. Only the lines of its front matter may
+/// differ.
 fn holds(bytes: &[u8], content: &[u8]) -> bool {
     let within = |part: &[u8]| bytes.windows(part.len().max(1)).any(|window| window == part);
     within(content) || content.strip_prefix(b"---\ntitle: fronted\n").is_some_and(within)

@@ -84,16 +84,16 @@ impl Backend for EventBackend {
                     sandbox: ChildSandbox::Off,
                 };
                 let token = cancel.clone();
-                let (says, said) = tokio::sync::oneshot::channel();
-                let mut says = Some(says);
+                let (started, has_started) = tokio::sync::oneshot::channel();
+                let mut started = Some(started);
                 let work = move || {
                     run(&spec, &token, &mut |_, _| {
-                        says.take().map(|says| says.send(()));
+                        started.take().map(|started| started.send(()));
                         OutputVerdict::Continue
                     })
                 };
                 let work = tokio::task::spawn_blocking(work);
-                said.await.unwrap();
+                has_started.await.unwrap();
                 send(sink);
                 let ended = work.await.unwrap().unwrap();
                 assert_eq!(ended.survivors, 0);
@@ -140,7 +140,7 @@ fn at(n: i64) -> Timestamp {
 
 #[test]
 fn an_expensive_answer_is_stopped_and_charged() {
-    // Each of the three calls gets a third of a million tokens.
+    // Each of the three calls may use a third of a million tokens and micros.
     for (reported, unit) in [(usage(400_000, None), "tokens"), (usage(10, Some(400_000)), "micros")]
     {
         for end in [End::Waits, End::Stubborn] {
@@ -212,8 +212,9 @@ fn failure_with_zero_usage_charges_only_call() {
         (&[nothing][..], cannot.clone(), true),
         // Nothing was reported.
         (&[], cannot.clone(), false),
-        // Something was used, and the usage of a partial answer may be incomplete.
+        // Something was used.
         (&[Event::Usage(usage(3, None))], cannot.clone(), false),
+        // The usage of a partial answer may be incomplete.
         (&[nothing, Event::Text("on it")], cannot, false),
         // The request was interrupted, so the usage reported so far is not final.
         (&[nothing], End::Fails(BackendError::Cancelled { why: "stopped".to_owned() }), false),
@@ -247,7 +248,7 @@ fn only_a_reported_total_replaces_reservations() {
         (&[Event::Usage(usage(90, Some(95))), total(50, Some(40))], &cut, (90, 95)),
         // Usage above the reservation is charged as reported.
         (&[total(400_000, Some(1))], &End::Waits, (400_000, 1)),
-        // The usage so far is not a total, and a total of zero comes from a broken program.
+        // The usage so far is not a total, and a total of zero after output is not trusted.
         (&[partly], &cut, (RESERVED, RESERVED)),
         (&[Event::Text("half"), total(0, Some(0))], &stopped, (RESERVED, RESERVED)),
     ];
@@ -267,7 +268,7 @@ fn only_a_reported_total_replaces_reservations() {
 #[test]
 fn failed_tool_calls_are_reported() {
     let used = |failed| Event::ToolResult(ToolResult { failed, ..ToolResult::default() });
-    for (events, words) in [
+    for (events, expected) in [
         (&[used(true), used(false), used(true)][..], Some("2 uses of tools failed")),
         (&[used(false)], None),
     ] {
@@ -277,8 +278,8 @@ fn failed_tool_calls_are_reported() {
             let mut place = place();
             let (settled, _) = pass(&mut place, events, end);
             let lines = settled.summary.lines.join("\n");
-            assert_eq!(lines.contains("tools failed"), words.is_some(), "{lines}");
-            assert!(words.is_none_or(|words| lines.contains(words)), "{lines}");
+            assert_eq!(lines.contains("tools failed"), expected.is_some(), "{lines}");
+            assert!(expected.is_none_or(|text| lines.contains(text)), "{lines}");
         }
     }
 }
@@ -356,8 +357,8 @@ fn rate_limited_run_is_deferred_and_charged() {
     // help is followed by a longer one.
     place.store.clear_limit("max", at(9), at(9)).unwrap();
     let mut waits = Vec::new();
-    for said in [None, Some(at(1)), None] {
-        let (settled, row) = pass(&mut place, &[], limited(said));
+    for reset in [None, Some(at(1)), None] {
+        let (settled, row) = pass(&mut place, &[], limited(reset));
         let Outcome::Deferred { until, why } = settled.outcome else { panic!("{settled:?}") };
         assert!(why.contains("asked again after"), "{why}");
         waits.push(until.duration_since(row.started().unwrap()).as_mins());

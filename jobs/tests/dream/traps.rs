@@ -32,9 +32,12 @@ fn second_pass_keeps_earlier_proposals_visible() {
     place.write("ideas/new.md", "# Another\n\n- Draw it\n- Show it\n");
     place.pass();
     assert_eq!(place.folders().len(), 2);
-    let book = place.book();
-    assert_eq!(book.undecided().count(), 7, "not all proposals of both passes are visible");
-    assert_eq!(book.items[0].proposal.targets[0], "ideas/new.md", "the newest is not listed first");
+    let listed = place.all_proposals();
+    assert_eq!(listed.undecided().count(), 7, "not all proposals of both passes are visible");
+    assert_eq!(
+        listed.items[0].proposal.targets[0], "ideas/new.md",
+        "the newest is not listed first"
+    );
     place.decide("ideas/retry-policy.md", DecisionInput::Accept).unwrap();
     assert!(place.root.join("ideas/done/retry-policy.md").exists());
 }
@@ -45,14 +48,14 @@ fn decision_does_not_apply_to_changed_content() {
     place.pass();
     place.decide("ideas/coffee.md", DecisionInput::Reject).unwrap();
     place.write("ideas/coffee.md", "Coffee is better in the evening.\n");
-    let old = place.book();
+    let old = place.all_proposals();
     let item = old.find(&place.id_of("ideas/coffee.md")).unwrap();
     assert_eq!((item.decision.is_some(), item.stale), (true, Some(Stale::Changed)));
     place.pass();
-    let book = place.book();
-    let item = book.find(&place.id_of("ideas/coffee.md")).unwrap();
+    let listed = place.all_proposals();
+    let item = listed.find(&place.id_of("ideas/coffee.md")).unwrap();
     assert!(item.decision.is_none() && item.stale.is_none(), "the idea is not proposed again");
-    assert_eq!(book.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
+    assert_eq!(listed.items.iter().filter(|it| it.proposal.id == item.proposal.id).count(), 1);
 }
 
 #[test]
@@ -90,7 +93,7 @@ fn third_useless_answer_quarantines_the_idea() {
     let why = place.pass().outcome.why().unwrap().to_owned();
     assert!(why.contains("ideas/poison.md"), "{why}");
 
-    // No answer is valid: the pass fails, and the attempt still counts.
+    // If no proposal is valid, the pass fails, and the attempt is still recorded.
     let mut place = place_of();
     for _ in 0..3 {
         let settled = place.answered(json!(["nonsense"]));

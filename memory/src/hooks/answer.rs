@@ -167,9 +167,9 @@ fn read_turns(
         Extent::Whole => None,
         Extent::Cut(next) => {
             report.warnings.push(format!(
-                "reached the time limit at byte {next} of the transcript's {}, where the session's \
-                 next hook continues; fix: export CTX_TRANSCRIPT_TIMEOUT=8 (hosts end a hook after \
-                 10 seconds)",
+                "reading the transcript reached the time limit at byte {next} of {}, and the \
+                 session's next hook continues there; fix: export CTX_TRANSCRIPT_TIMEOUT=8 (hosts \
+                 end a hook after 10 seconds)",
                 read.end
             ));
             Some(rest_of(turns.last(), next))
@@ -245,8 +245,8 @@ fn belongs(turn: Option<&Turn>, payload: &Payload, response: Option<&str>) -> bo
     }
 }
 
-/// Returns the name of a turn that is not in the transcript yet. Without a transcript and without
-/// ids, each call is a turn.
+/// Returns the name of a turn that is not in the transcript yet. Each call with a response, or
+/// without a transcript and ids, is a turn of its own.
 fn fallback_turn(payload: &Payload, response: Option<&str>, session: &Session) -> String {
     match (&payload.prompt_id, &payload.turn_id) {
         _ if response.is_some() => format!("call:{}", Ulid::new()),

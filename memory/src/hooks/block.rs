@@ -13,8 +13,9 @@ use crate::error::Result;
 use crate::node::{Node, Scope, Tier, preview, token_estimate};
 use crate::store::{Reader, select_nodes};
 
-/// Maximum length of a block in bytes. Claude Code replaces text longer than 10,000 characters with
-/// a preview, and Codex removes the middle of text longer than about 2,500 tokens (of 4 bytes).
+/// Maximum length of an injected block in bytes. Claude Code replaces text longer than 10,000
+/// characters with a preview, and Codex removes the middle of text longer than about 2,500 tokens
+/// (of 4 bytes).
 pub const LONGEST: usize = 9_500;
 /// Number of bytes to reserve for the frame of a block.
 const FRAME: usize = 420;
@@ -65,7 +66,7 @@ impl Body {
         fits
     }
 
-    /// Adds the lines of a string that fit. If some do not fit, adds a note that there are more.
+    /// Adds the lines of a string until one does not fit, and then a note that there are more.
     pub(crate) fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             if !self.add(&format!("{line}\n")) {
@@ -78,7 +79,7 @@ impl Body {
     }
 
     /// Adds a node's complete content if it fits, or its beginning and its length otherwise.
-    /// Returns whether either fits.
+    /// Returns whether either was added.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
         let fits = self.add(&whole);
@@ -196,7 +197,7 @@ impl Reader<'_> {
     }
 
     /// Returns up to [`BATCH`] nodes of a tier, ordered by type and id, after skipping the first
-    /// `from`.
+    /// `from`. Includes the nodes of `project` and those without a project.
     fn tier(self, tier: i64, project: Option<&str>, from: i64) -> Result<Vec<Node>> {
         let ids = "SELECT node_id, type FROM node_index WHERE tier = ?1 AND project IS";
         let rest = format!(
@@ -217,7 +218,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Adds the nodes of a tier that fit. Returns the number of those that do not.
+    /// Adds the nodes of a tier until one does not fit. Returns the number of nodes that were not
+    /// added, or a number above [`COUNTED`] if there are too many to count.
     fn add_tier(self, body: &mut Body, tier: i64, title: &str, scope: &Scope) -> Result<i64> {
         let mut shown = 0;
         loop {
@@ -230,7 +232,7 @@ impl Reader<'_> {
                     0 => body.add_node(&node, short, &heading),
                     _ => body.add_index(&node, short, &heading),
                 };
-                // Later nodes may be shorter, but the order must not depend on their length.
+                // A later node may be short enough, but the nodes must not be selected by length.
                 if !added {
                     let most = COUNTED + shown + 1;
                     return Ok(self.count_tier(tier, scope.project(), most)? - shown);
@@ -325,7 +327,7 @@ impl Reader<'_> {
     }
 
     /// Adds the nodes of a scope that the session asked to expand. A summary may have been derived
-    /// from nodes of other projects.
+    /// from nodes of other projects, which are omitted.
     pub(crate) fn add_expanded(self, body: &mut Body, scope: &Scope, ids: &[String]) -> Result<()> {
         let mut nodes = self.nodes(ids)?;
         nodes.retain(|node| scope.sees(node));
@@ -357,7 +359,7 @@ impl Body {
     }
 
     /// Adds the preview of a node. If the preview is the complete content, the node is recorded as
-    /// delivered.
+    /// completely shown. Returns whether the preview fits.
     fn add_index(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let shown = preview(&node.content);
         let line = format!("{heading}- [{}:{short}] {shown}\n", node.kind.as_str());

@@ -16,7 +16,7 @@ pub(super) fn parse<T: DeserializeOwned>(text: &str) -> serde_json::Result<T> {
     })
 }
 
-/// Replaces each escape sequence for half a surrogate pair without its other half.
+/// Replaces each escaped half of a surrogate pair whose other half is missing.
 fn paired(text: &str) -> Cow<'_, str> {
     let mut out: Option<String> = None;
     let (mut at, mut copied) = (0, 0);

@@ -1,8 +1,8 @@
 //! The hooks of a coding session, which inject text and execute the commands in answers.
 //!
-//! A hook opens the store, works in one transaction and exits. It must never start a process, call
-//! a model or wait for anything but the store's lock, and must never use `additionalContext` when
-//! an answer ends, because that continues the conversation.
+//! A hook opens the store, writes in at most one transaction and exits. It must never start a
+//! process, call a model or wait for anything but the store's lock, and must never use
+//! `additionalContext` when an answer ends, because that continues the conversation.
 
 mod answer;
 mod block;
@@ -79,7 +79,7 @@ pub enum AutoRecall {
 
 impl Payload {
     /// Parses a payload. Fields of an unexpected type are treated as missing, and invalid
-    /// characters are replaced.
+    /// characters are replaced. Input that is not a JSON object yields an empty payload.
     pub fn parse(bytes: &[u8]) -> Self {
         let input = String::from_utf8_lossy(bytes);
         if let Ok(payload) = json::parse(&input) {
@@ -148,7 +148,7 @@ impl Memory {
         session.folder.clone_from(&context.folder);
         session.project = context.scope.project().map(str::to_owned);
         if copied {
-            // The transcript of a fork may contain rows of its parent session.
+            // A fork's transcript may contain rows of its parent session.
             session.since = Some(context.now.to_string());
         }
         self.change("session start", context.now, |change| {
@@ -181,8 +181,8 @@ impl Memory {
     }
 
     /// Passes the text for a prompt to `show`: the results of the last answer's commands, and
-    /// relevant nodes that the session has not received yet. If there is no text, the store is not
-    /// changed.
+    /// relevant nodes that the session has not received yet. If nothing is pending and no node is
+    /// relevant, the store is not changed.
     ///
     /// # Errors
     /// Returns an error if the store cannot be used, or the error from `show`.

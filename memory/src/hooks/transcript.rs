@@ -40,7 +40,8 @@ pub struct Turn {
     /// The byte offset of the row that began the turn, or of the first row that no earlier call has
     /// read.
     pub offset: u64,
-    /// Whether the turn began with a user's row. Otherwise, it began before the first line read.
+    /// Whether the row that began the turn is known. Otherwise, the turn began before the first
+    /// line read.
     pub begun: bool,
     /// The pieces of text followed by a tool use or another row.
     pub segments: Vec<String>,
@@ -264,7 +265,7 @@ fn step(row: &Row<'_>) -> serde_json::Result<Step> {
             Step::Begin { id: row.uuid.clone(), prompt: row.prompt.clone() }
         }
         Some("assistant") => Step::Answer(parts(&parse(row.message)?.content, "text")),
-        // The remaining rows are from Codex.
+        // The remaining kinds of rows are from Codex.
         Some("turn_context") => match parse(row.payload)?.turn_id {
             Some(id) => Step::Begin { id: Some(id), prompt: None },
             None => Step::Nothing,

@@ -32,8 +32,8 @@ struct Config {
 /// pieces encoded so far and the total number of pieces.
 ///
 /// # Errors
-/// Returns an error if a file cannot be read or written, or if the model does not have the BERT
-/// architecture, at least 256 dimensions and more than 256 pieces.
+/// Returns an error if a file cannot be read or written, or if its content is not as expected. The
+/// model must have the BERT architecture, at least 256 dimensions and more than 256 pieces.
 pub fn distil(
     folder: &Path,
     to: &Path,

@@ -69,8 +69,8 @@ impl Encoder {
         self.words.ncols()
     }
 
-    /// Returns the mean of the outputs for each sequence, as one column. All sequences have
-    /// `length` tokens.
+    /// Returns one column for each sequence: the mean of its outputs. All sequences have `length`
+    /// tokens.
     pub(super) fn encode(&self, tokens: &[usize], length: usize) -> DMatrix<f32> {
         let token = |(at, token): (usize, &usize)| {
             self.words.column(*token) + self.places.column(at % length)

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! A [`Table`] is one file of about 8 MB. Unless [`Table::load`] is called, only its vocabulary is
-//! held in memory, and the rows for a string are read by position, so embedding a string takes a
+//! held in memory. The rows for a string are then read by position, so embedding a string takes a
 //! fraction of a millisecond. The file is data of unknown origin: reading it must never panic. This
-//! module must never use a model in another process, and must never decide whether a node is
+//! module must never run a model in another process, and must never decide whether a node is
 //! relevant.
 
 #[cfg(feature = "minilm")]

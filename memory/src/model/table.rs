@@ -7,8 +7,8 @@
 //! rows: scale f32, then 256 i8
 //! ```
 //!
-//! Numbers are little-endian. Rows are read by position instead of mapped into memory, because a
-//! mapping needs unsafe code and a process crashes if another program truncates a mapped file.
+//! Numbers are little-endian. Rows are read by position instead of mapped into memory. A mapping
+//! needs unsafe code, and a process crashes if another program truncates a mapped file.
 
 use std::fs::File;
 use std::io;
@@ -23,8 +23,9 @@ use super::{DIMENSIONS, ModelError, Vector, wordpiece};
 const MAGIC: &[u8; 16] = b"runner static 1\n";
 const HEADER: usize = 88;
 const ROW: usize = 4 + DIMENSIONS;
-/// Maximum number of pieces, and maximum size of the vocabulary in bytes.
+/// Maximum number of pieces.
 const MOST: usize = 250_000;
+/// Maximum size of the vocabulary in bytes.
 const VOCABULARY: usize = 4 << 20;
 /// Maximum number of pieces used from a string.
 const PIECES: usize = 512;
@@ -92,7 +93,7 @@ impl Table {
         Ok(self)
     }
 
-    /// Checks the digest of a model and describes it.
+    /// Checks the digest of a model and describes the model.
     ///
     /// # Errors
     /// Returns an error if the file cannot be read, does not have this format, or was changed.
@@ -115,8 +116,8 @@ impl Table {
         })
     }
 
-    /// Returns the vector of a string, or `None` if the string contains no known word or a row
-    /// cannot be read.
+    /// Returns the vector of a string, or `None` if the string contains no known word, a row cannot
+    /// be read, or the rows' sum has no direction.
     pub fn embed(&self, text: &str) -> Option<Vector> {
         let mut sum = [0.0; DIMENSIONS];
         for piece in wordpiece::pieces(text, PIECES, |piece| self.find(piece)) {
@@ -181,7 +182,7 @@ pub(super) fn content(mut pieces: Vec<(String, [f32; DIMENSIONS])>) -> Vec<u8> {
     header
 }
 
-/// Returns the number of pieces and the size of the vocabulary.
+/// Returns the number of pieces and the size of the vocabulary in bytes, if the header is valid.
 fn counts(header: &[u8; HEADER], size: u64) -> Result<(usize, usize), &'static str> {
     let number = |at: usize| {
         let bytes = header.get(at..at + 4).and_then(|it| it.try_into().ok());
@@ -252,7 +253,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_damage_is_survived(at in 0_usize..1_200, byte: u8, text in ".{0,40}") {
+        fn damage_causes_no_panic(at in 0_usize..1_200, byte: u8, text in ".{0,40}") {
             let (_folder, path) = table(&["error", "type", "##s", "port"]);
             let mut bytes = std::fs::read(&path).unwrap();
             let at = at % bytes.len();

@@ -11,7 +11,8 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// Returns the vector nearest to a sum of rows, or `None` if the sum is zero or not finite.
+    /// Returns the vector for a sum of rows, or `None` if one component is infinite or every
+    /// component is zero or NaN.
     pub(super) fn nearest_to(sum: &[f32; DIMENSIONS]) -> Option<Self> {
         let largest = sum.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
         if !largest.is_finite() || largest <= 0.0 {

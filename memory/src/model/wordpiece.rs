@@ -8,8 +8,9 @@ use unicode_normalization::char::is_combining_mark;
 /// Maximum length of a word in bytes. A longer word has no pieces.
 const LONGEST: usize = 100;
 
-/// Returns the first `most` pieces of a string. `find` returns the index of a piece, which begins
-/// with `##` if it continues a word. A word without pieces is omitted.
+/// Returns the first `most` pieces of a string. `find` returns the index of a piece, whose text
+/// begins with `##` if the piece continues a word. A word that cannot be split into known pieces is
+/// omitted.
 pub fn pieces(text: &str, most: usize, find: impl Fn(&str) -> Option<u32>) -> Vec<u32> {
     let mut found = Vec::new();
     let mut word = String::new();

@@ -4,9 +4,9 @@
 //! type:fact AND (tag:auth OR text:"refresh token") NOT has:superseded
 //! ```
 //!
-//! `NOT` binds strongest, then `AND`, then `OR`. Adjacent terms are joined by `AND`. A word without
-//! a field is searched for in the text. A query can never inject SQL, because its values are passed
-//! as parameters.
+//! `NOT` binds most tightly, then `AND`, then `OR`. Adjacent terms are joined by `AND`. A word
+//! without a field is searched for in the text. A query can never inject SQL, because its values
+//! are passed as parameters.
 
 mod parse;
 mod select;
@@ -34,20 +34,20 @@ pub enum Term {
     Tag(String),
     /// A word without a field and without quotation marks.
     Word(String),
-    /// The words as a phrase.
+    /// A phrase in the text.
     Text(String),
     /// A prefix of the id.
     Id(String),
     /// The creation or modification time, compared with another time.
     Time(TimeField, Compare, TimeValue),
-    /// The token estimate.
+    /// The token estimate, compared with a number.
     Tokens(Compare, i64),
     /// A prefix of the project's id, or `None` for nodes without a project.
     Project(Option<String>),
     Has(Has),
-    /// The nodes to which the node with this prefix has an edge.
+    /// The nodes to which a node whose id has this prefix has an edge.
     From(String),
-    /// The nodes that have an edge to the node with this prefix.
+    /// The nodes that have an edge to a node whose id has this prefix.
     To(String),
 }
 

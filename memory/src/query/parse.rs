@@ -8,7 +8,7 @@ use super::{Compare, Expr, Has, Term, TimeField, TimeValue};
 use crate::NodeType;
 use crate::error::{MemoryError, Result};
 
-/// Maximum depth of parentheses, and of `NOT` before a term.
+/// Maximum nesting depth of parentheses and `NOT`, counted together.
 const DEEPEST: usize = 64;
 /// Maximum number of terms.
 const MOST: usize = 400;
@@ -55,7 +55,7 @@ pub fn parse(query: &str) -> Result<Expr> {
     let expr = parser.or().map_err(fail)?;
     match parser.peek() {
         None => Ok(expr),
-        Some(token) => Err(fail((token.column, "this parenthesis was not opened".to_owned()))),
+        Some(token) => Err(fail((token.column, "unmatched closing parenthesis".to_owned()))),
     }
 }
 
@@ -280,8 +280,8 @@ fn timed(field: TimeField, value: &str) -> std::result::Result<Term, String> {
     Ok(Term::Time(field, how, time(rest)?))
 }
 
-/// Parses a day, a time in RFC 3339 format, or a duration such as `7d`, which is the time that long
-/// ago.
+/// Parses a day, a time in RFC 3339 format, or a duration such as `7d`, which means that long
+/// before now.
 fn time(value: &str) -> std::result::Result<TimeValue, String> {
     if let Ok(at) = value.parse::<Timestamp>() {
         return Ok(TimeValue::At(at));
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn only_single_words_are_loose() {
+    fn only_plain_words_are_returned() {
         let words = |query: &str| parse(query).unwrap().words().map(|it| it.join("|"));
         assert_eq!(words("refresh token"), Some("refresh|token".to_owned()));
         for query in [

@@ -14,7 +14,7 @@ use crate::store::{Reader, select_nodes};
 pub struct Selection<'q> {
     pub query: &'q Expr,
     pub scope: &'q Scope,
-    /// Whether replaced nodes are included.
+    /// Whether replaced nodes are included even if the query does not contain `has:superseded`.
     pub superseded: Superseded,
     /// Maximum number of nodes, or `None` for all.
     pub limit: Option<usize>,
@@ -149,7 +149,7 @@ impl Condition {
         }
     }
 
-    /// Compares a time. A day is compared as the complete day in UTC.
+    /// Adds a condition on a timestamp. A day means the complete day in UTC.
     fn time(&mut self, field: TimeField, how: Compare, value: TimeValue, now: Timestamp) {
         let column = match field {
             TimeField::Created => "julianday(n.created_at)",

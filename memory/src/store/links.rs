@@ -117,8 +117,8 @@ impl Change<'_> {
         Ok(added > 0)
     }
 
-    /// Removes edges between two nodes, of one type or of all types. Returns the number of edges
-    /// removed.
+    /// Removes the edges from one node to another, of one type or of all types. Returns the number
+    /// of edges removed.
     ///
     /// # Errors
     /// Returns an error if a prefix matches no node or several nodes.
@@ -135,7 +135,7 @@ impl Change<'_> {
     ///
     /// # Errors
     /// Returns an error if a prefix matches no node or several nodes, if both match the same node,
-    /// or if the old node already replaces the new one.
+    /// or if the old node already replaces the new one, directly or indirectly.
     pub fn supersede(&mut self, old: &str, new: &str) -> Result<(String, String)> {
         let (old, new) = (self.resolve(old)?, self.resolve(new)?);
         let mut next = Some(new.clone());

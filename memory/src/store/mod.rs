@@ -1,6 +1,6 @@
 //! Opens and migrates the store, and groups writes into changes that can be undone.
 //!
-//! Every write is one transaction. No transaction may stay open while other files are read or
+//! Every change is one transaction. No transaction may stay open while other files are read or
 //! written. Another program's file must never be changed.
 
 mod links;
@@ -38,11 +38,12 @@ pub enum Access {
     /// For commands: each commit is on disk when it returns, and the connection waits up to 5 s for
     /// a lock.
     Command,
-    /// For hooks that execute the commands in an answer: like `Command`, but the log file is kept,
-    /// which avoids most waits for the disk.
+    /// For hooks that execute the commands in an answer: like `Command`, but closing the connection
+    /// leaves the write-ahead log in place, which avoids most waits for the disk.
     Answer,
-    /// For hooks that the host waits for: a power failure may lose the last commits, which are then
-    /// restored from the transcript, and the connection waits up to 1 s for a lock.
+    /// For hooks that delay a session or a prompt: a power failure may lose the last commits, and
+    /// the connection waits up to 1 s for a lock. Closing it also leaves the write-ahead log in
+    /// place.
     Prompt,
 }
 
@@ -58,12 +59,12 @@ pub struct Memory {
 pub struct Location {
     /// The store to use.
     pub path: PathBuf,
-    /// The store of another program in the same folder.
+    /// The store of another program in the same folder, if there is one.
     pub foreign: Option<PathBuf>,
 }
 
-/// Returns the store to use in a folder, which need not exist: `store.db`, or `runner.db` if
-/// `store.db` belongs to another program.
+/// Returns the location of the store in a folder: `store.db`, or `runner.db` if `store.db` is the
+/// store of another program. The store need not exist.
 pub fn locate(folder: &Path) -> Location {
     let usual = folder.join(STORE);
     match is_foreign(&usual) {
@@ -73,7 +74,8 @@ pub fn locate(folder: &Path) -> Location {
 }
 
 /// Returns whether another program's database is at `path`. Reads only the header, so SQLite
-/// creates no files beside the database. A damaged file without a header is treated as runner's.
+/// creates no files beside the database. A file without a complete SQLite header is treated as
+/// runner's.
 fn is_foreign(path: &Path) -> bool {
     let mut header = [0_u8; 72];
     let read = runner_engine::files::open_host(path)
@@ -170,8 +172,7 @@ impl Memory {
         let path = self.path.clone();
         let run = |db: &mut Connection| -> rusqlite::Result<()> {
             // The id is written before the log is enabled, because `is_foreign` reads only the
-            // file's header. The file may be empty because a process was killed while it created
-            // the store.
+            // file's header.
             let owner: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
             if owner != APPLICATION_ID {
                 db.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -328,7 +329,7 @@ impl Change<'_> {
         Reader { db: &self.tx, path: self.path }
     }
 
-    /// Runs `work`. If `work` refuses its input, its writes are reversed. Any other error is a
+    /// Runs `work`. If `work` refuses its input, its writes are rolled back. Any other error is a
     /// store error and fails the whole change.
     pub(crate) fn attempt<T>(
         &mut self,

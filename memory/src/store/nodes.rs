@@ -54,8 +54,8 @@ pub(crate) fn node_of(row: &Row<'_>) -> rusqlite::Result<Node> {
     })
 }
 
-/// Returns the nodes selected by `rest`, which is a FROM clause with `nodes n`, and the clauses
-/// after it.
+/// Returns the nodes selected by `rest`, which is a FROM clause that contains `nodes n` and any
+/// clauses after it.
 pub(crate) fn select(
     db: &Connection,
     rest: &str,
@@ -179,10 +179,10 @@ pub(crate) fn scope_arguments(scope: &Scope) -> (bool, Option<&str>) {
 }
 
 impl Change<'_> {
-    /// Creates a node and returns its id. Secrets in the content are replaced first.
+    /// Creates a node and returns its id. Secrets in its text are replaced first.
     ///
     /// # Errors
-    /// Returns an error if the content is empty or a tag is invalid.
+    /// Returns an error if the content is empty, a tag is invalid or the store cannot be written.
     pub fn add(&mut self, new: &NewNode) -> Result<String> {
         let content = Redacted::of(new.content.trim()).into_string();
         if content.trim().is_empty() {

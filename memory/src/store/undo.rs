@@ -15,7 +15,7 @@ pub struct Undone {
     pub change: i64,
     /// The time of the change in RFC 3339 format.
     pub at: String,
-    /// The command that made the change.
+    /// A description of the change, such as the command that made it.
     pub what: String,
 }
 

@@ -238,9 +238,7 @@ pub(super) fn locked(error: LockError) -> Failure {
 
 fn not_committed(error: CommitError) -> Failure {
     match error {
-        CommitError::Before(_) | CommitError::Marker(_) => {
-            Failure::cannot_write(error.to_string())
-        }
+        CommitError::Before(_) | CommitError::Marker(_) => Failure::cannot_write(error.to_string()),
         CommitError::Unfinished(_) => Failure::cannot_write(error.to_string())
             .hint("free disk space or restore the changed file, then run the command again"),
         CommitError::TakenOver => Failure::later(error.to_string()),

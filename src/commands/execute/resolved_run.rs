@@ -136,7 +136,7 @@ impl<'a> ResolvedRun<'a> {
         spec.kind.set_date(&date);
         reach::check_targets(&here.root, &spec, &here.config)?;
         let texts = &here.trust.now.texts;
-        cycles::stand(&here.root, &mut here.config, &mut spec, texts)?;
+        cycles::resolve(&here.root, &mut here.config, &mut spec, texts)?;
         let mut environment = env::child_environment();
         let handed = env::named(spec.kind.variables().iter().map(String::as_str));
         let mut secrets: Vec<String> =

@@ -15,7 +15,8 @@ const COMMITS: &str = "add commit tag branch fetch push notes stage update-ref r
 /// those that have subcommands of their own.
 const LISTERS: &str = "branch tag remote stash worktree reflog notes";
 const LISTS: &str = "-a -v -vv -r -l --list --show-current";
-/// For `branch` and `tag`, these words are the names of new references.
+/// Subcommands of [`LISTERS`] that write nothing. After `branch` and `tag`, they would be the names
+/// of new references.
 const ACTS: &str = "get-url show list";
 /// Subcommands that write to the folder named by their last argument.
 const MAKERS: &str = "clone init worktree submodule";

@@ -1,6 +1,6 @@
-//! A table of the arguments that common programs write to. It covers only everyday forms, because
-//! the sandbox does the enforcing. An unknown program is skipped, which does not mean that it
-//! writes nothing.
+//! A table of common programs and the arguments that name the paths they write. The table covers
+//! only everyday forms, because the sandbox enforces the limits. An unknown program is skipped,
+//! even though it may write.
 
 use super::tokens::ShellWord;
 use super::{Input, ShellAction, ShellPlace, ShellScan};
@@ -26,7 +26,7 @@ enum Rule {
     Shell,
     /// Runs code that follows these options or comes from standard input.
     Code(&'static str),
-    /// Is handled by a separate function.
+    /// A separate function handles the program.
     Own(fn(&mut ShellScan, &ShellCall<'_>) -> Result<(), String>),
 }
 
@@ -105,7 +105,7 @@ impl ShellCall<'_> {
         self.input == Input::Pipe && (plain.is_empty() || self.has("-s") || plain[0].text == "-")
     }
 
-    /// Refuses the command with a reason for the model.
+    /// Refuses the command, with a message for the model.
     fn refused<T>(&self) -> Result<T, String> {
         Err(format!(
             "the effect of {} cannot be determined here; use the Edit tool, or write a file with the Write tool",
@@ -129,8 +129,8 @@ impl ShellScan {
             let found = rule(program(text));
             if let Some(Rule::Wrapper | Rule::Feeder) = found {
                 fed |= matches!(found, Some(Rule::Feeder));
-                // The wrapper's own options may have values, so the first known program is taken as
-                // the command that it runs.
+                // The wrapper's own options may have values, so the first known program is assumed
+                // to be the command that the wrapper runs.
                 let next = rest.iter().position(|word| rule(program(&word.text)).is_some());
                 words = &rest[next.unwrap_or(rest.len())..];
             } else if assigns(text) || RESERVED.contains(&text) {

@@ -118,7 +118,7 @@ pub fn tokens(line: &str) -> Result<Vec<Token>, String> {
 
 /// Reads a double-quoted string: a word, and any command lines nested in it.
 fn quoted(letters: &mut Peekable<Chars<'_>>, it: &mut TokenReader) -> Result<(), String> {
-    let unclosed = "a quote is not closed";
+    let unclosed = "a quotation mark is not closed";
     it.word();
     loop {
         match letters.next().ok_or(unclosed)? {
@@ -138,7 +138,7 @@ fn until(letters: &mut Peekable<Chars<'_>>, close: char) -> Result<String, Strin
     let mut inner = String::new();
     let mut depth = 0_usize;
     loop {
-        match letters.next().ok_or("a quote is not closed")? {
+        match letters.next().ok_or("a quotation mark or a parenthesis is not closed")? {
             letter if letter == close && depth == 0 => return Ok(inner),
             letter => {
                 depth += usize::from(close == ')' && letter == '(');

@@ -29,7 +29,7 @@ impl ProposalFilter {
         self.status.is_none_or(|status| it.status == status)
             && self.action.is_none_or(|action| it.action == action)
             && self.confidence.is_none_or(|sure| it.confidence == sure)
-            && (self.text.is_empty() || holds(item, &self.text))
+            && (self.text.is_empty() || contains_text(item, &self.text))
     }
 
     /// Reports whether the filter may hide a proposal.
@@ -39,7 +39,7 @@ impl ProposalFilter {
 }
 
 /// Reports whether a proposal contains a string, ignoring case.
-fn holds(item: &ProposalItem, text: &str) -> bool {
+fn contains_text(item: &ProposalItem, text: &str) -> bool {
     let text = text.to_lowercase();
     let proposal = &item.proposal;
     let words = [&proposal.id, &proposal.evidence, &proposal.rationale];

@@ -9,8 +9,8 @@
 //!     └── f: Filter, /: Text, c: Note, ?: Help; each returns to the previous mode
 //! ```
 //!
-//! The module is pure: it uses no terminal, no disk and no clock. A decision takes effect when its
-//! effect is carried out, so the user can leave the review at any time without losing anything.
+//! The module is pure: it uses no terminal, no disk and no clock. Each decision is carried out
+//! immediately, so the user can leave the review at any time without losing a decision.
 
 use runner_jobs::dream::proposal::{Action, Confidence, IdeaStatus};
 use runner_jobs::dream::review::{Consent, DecisionInput, PreviewLine, ProposalItem};
@@ -59,7 +59,7 @@ pub struct Detail {
 pub struct Review {
     /// All proposals, as last read.
     items: Vec<ProposalItem>,
-    /// The filter for the visible proposals.
+    /// The filter that selects the visible proposals.
     pub sieve: ProposalFilter,
     pub mode: Mode,
     back: Mode,
@@ -307,9 +307,9 @@ impl Review {
     fn filter(&mut self, key: Input) -> Option<Effect> {
         const SURE: [Confidence; 3] = [Confidence::High, Confidence::Med, Confidence::Low];
         match key {
-            Input::Char('s') => self.sieve.status = turned(self.sieve.status, &IdeaStatus::ALL),
-            Input::Char('a') => self.sieve.action = turned(self.sieve.action, &Action::ALL),
-            Input::Char('c') => self.sieve.confidence = turned(self.sieve.confidence, &SURE),
+            Input::Char('s') => self.sieve.status = next_of(self.sieve.status, &IdeaStatus::ALL),
+            Input::Char('a') => self.sieve.action = next_of(self.sieve.action, &Action::ALL),
+            Input::Char('c') => self.sieve.confidence = next_of(self.sieve.confidence, &SURE),
             Input::Char('x') => self.sieve = ProposalFilter::default(),
             Input::Char('/') => {
                 self.mode = Mode::Text(self.sieve.text.clone());
@@ -373,7 +373,7 @@ fn typed(mut text: String, key: Input) -> Typed {
 }
 
 /// Returns the choice after `now`, or `None` after the last choice.
-fn turned<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
+fn next_of<T: Copy + PartialEq>(now: Option<T>, all: &[T]) -> Option<T> {
     let next = now.map_or(0, |now| all.iter().position(|one| *one == now).map_or(0, |at| at + 1));
     all.get(next).copied()
 }

@@ -18,20 +18,20 @@ const LIST_KEYS: [&str; 2] = [
     "↑↓ enter · u · f / · ? · q",
 ];
 const HELP: &str = "\
-a        do what is proposed
-r        reject: it is wrong, nothing is done
-m        amend: do something else with the idea
-s        skip: leave it, ask again only when it changes
-u        undo the last decision made here
-n p      next, previous; nothing is decided
-c        a note that is kept with the next decision
-↑ ↓ space  scroll, page
-f /      choose what to see: status, action, confidence, text
-l, esc   the list
-q        quit; every decision is written as it is made
+a        accept: carry out the proposed action
+r        reject: the proposal is wrong; change nothing
+m        amend: choose another action for the idea
+s        skip: change nothing, and ask again when the idea changes
+u        undo the last decision of this review
+n p      show the next or previous proposal without deciding
+c        add a note to the next decision
+↑ ↓ space  scroll by a line or a page
+f /      filter by status, action, confidence or text
+l, esc   return to the list
+q        return to the list, or quit from it; no decision is lost
 
-An idea is never deleted: what an action replaces or removes is kept in
-the backup, and `runner dream undo ID` brings it back at any time.";
+Every file that a decision replaces or removes is backed up, and
+`runner dream undo ID` restores it.";
 
 /// Renders all rows of the terminal.
 pub fn rows(review: &mut Review, width: usize, height: usize) -> Vec<Row> {

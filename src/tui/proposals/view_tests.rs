@@ -1,4 +1,4 @@
-//! Tests of the view at every terminal size.
+//! Tests of the view at many terminal sizes.
 
 use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::PreviewLine;

@@ -84,7 +84,7 @@ fn unstarted_jobs_are_explained() {
 fn full_disk_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let Some(_disk) = Mounted::at(&folder.path().join("project"), "16m") else {
-        skip("mount", "1: no small file system can be mounted here");
+        skip("mount", "no small file system can be mounted here");
         return;
     };
     let case = Case {

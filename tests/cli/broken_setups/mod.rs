@@ -1,5 +1,5 @@
-//! Tests the morning after each of many defects: the headline of the night, the status, the alerts
-//! and the exit code of the tick.
+//! Tests the morning after each of many defects: the night's headline, the status, the alerts and
+//! the tick's exit code.
 //!
 //! Every case runs the same night in a separate project. All failing cases are reported together,
 //! so the whole effect of a change is visible.
@@ -27,6 +27,7 @@ const FAKES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/backends/tests/fakes")
 
 /// The expected state on the morning after the night, as a person sees it.
 struct Morning {
+    /// The exit code of the night's tick.
     exit: i32,
     /// The beginning of the night's headline.
     headline: &'static str,
@@ -57,7 +58,7 @@ fn command(fixture: &Fixture, clock: &str, args: &[&str]) -> Command {
     command
 }
 
-/// Creates the project in the evening.
+/// Creates the project in the evening, and then introduces the case's defect.
 fn evening(case: &Case, fixture: Fixture) -> Fixture {
     at(&fixture, EVENING, &["init"]).ends(0);
     fixture.configure(&case.toml);
@@ -68,7 +69,8 @@ fn evening(case: &Case, fixture: Fixture) -> Fixture {
     fixture
 }
 
-/// Ticks at the time of the night. If the tick waits for another attempt, the clock is advanced.
+/// Ticks at the time of the night. Until the tick ends, advances the clock by one minute every five
+/// seconds, because the tick may wait for another attempt.
 fn night(fixture: &Fixture) -> CommandOutput {
     let mut tick = command(fixture, NIGHT, &["tick"]);
     let tick = tick.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -144,7 +146,7 @@ fn check(cases: Vec<Case>) {
 
 fn nothing(_: &Fixture) {}
 
-/// Settings of a job `ask` that asks the backend `mine`.
+/// Returns the settings of a job `ask` that asks the backend `mine`.
 fn asks(backend: &str) -> String {
     format!(
         "[jobs.dream]\nenabled = false\n[backends.mine]\n{backend}\n\
@@ -152,7 +154,7 @@ fn asks(backend: &str) -> String {
     )
 }
 
-/// Settings of a job `tidy` that runs a script.
+/// Returns the settings of a job `tidy` that runs a script.
 fn runs(script: &str, more: &str) -> String {
     format!(
         "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"sh\"\n\
@@ -273,7 +275,7 @@ fn provider_refusals_are_reported() {
             &["STOPPED", "nothing; each job with a schedule is stopped", "not authorized"],
             STOPPED,
         ),
-        case("an exhausted credit", &url(B::NoCredit), 1, "1 failed", &["over-budget"], FAILED),
+        case("no credit left", &url(B::NoCredit), 1, "1 failed", &["over-budget"], FAILED),
         case("an unknown model", &url(B::NoModel), 69, "1 failed", &["not-installed"], FAILED),
         case(
             "a limit with a known end",

@@ -1,4 +1,4 @@
-//! Tests database checks, and databases that cannot be used.
+//! Tests database checks and backups, and databases that cannot be used.
 
 mod prune;
 mod restore;
@@ -73,7 +73,7 @@ fn names(folder: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Returns all rows of a database file, except those about its own maintenance.
+/// Returns the rows of a database file's main tables.
 fn content(path: &Path) -> Vec<String> {
     let db = Connection::open(path).unwrap();
     let mut lines = Vec::new();

@@ -1,4 +1,4 @@
-//! Tests pruning of rows and files, including kills at any step.
+//! Tests pruning of rows and files, including kills before each step.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use super::{Aged, content, names};
 use crate::fixture::{CommandOutput, Fixture, print_line};
 
-/// Creates a fixture in December with runs and logs from January to March, and a link that points
-/// outside.
+/// Creates a fixture in December with runs and logs from January to March. A link among the runs'
+/// folders points to a folder outside the state folder.
 fn with_old_history() -> Aged {
     let aged = Aged::new();
     for month in ["01-11", "02-11", "03-11"] {
@@ -43,7 +43,7 @@ fn pruning_dry_run_matches_real_run() {
     let again = aged.run(&["db", "prune", "--dry-run", "--json"]).ends(0).json();
     assert_eq!(again["rows"]["occurrences"].as_array().unwrap().len(), 0);
     assert_eq!(again["files"].as_array().unwrap().len(), 0, "{again}");
-    // A key is known as long as its occurrence is kept.
+    // A key can be used again after its occurrence has been removed.
     aged.run(&["run", "late", "--key", "01-11"]).ends(0);
     assert_eq!(
         aged.fixture.count(

@@ -64,7 +64,7 @@ fn restore_reports_lost_runs() {
 }
 
 #[test]
-fn pause_of_a_job_that_the_backup_lacks_is_kept() {
+fn restore_keeps_pauses_of_newer_jobs() {
     let aged = Aged::new();
     aged.at("2026-01-10T13:00:30Z");
     aged.run(&["db", "backup"]).ends(0);
@@ -162,7 +162,7 @@ fn backup_restores_a_damaged_database() {
         let found = [0, 70, 78].contains(&check.code);
         assert!(found, "round {round}: {check:?}");
         match (must, check.code) {
-            // The removed part was also in the log, or contained only zeros.
+            // The log contained the removed rows, or the removed part contained none.
             (true, 0) if !whole.is_empty() => {
                 assert_eq!(content(&aged.store()), whole, "round {round}: rows are missing");
                 unseen += 1;
@@ -190,7 +190,7 @@ fn backup_restores_a_damaged_database() {
         }
     }
     print_line(&format!(
-        "{rounds} truncations, {} overwritten pages, {} flipped bits: {seen} detected, {unseen} that SQLite cannot detect, {} s",
+        "{rounds} truncations, {} overwritten pages, {} flipped bits: {seen} detected, {unseen} not detected, {} s",
         rounds / 2,
         rounds / 2,
         began.elapsed().as_secs()

@@ -79,7 +79,7 @@ fn unusable_output_and_foreign_marker_are_refused() {
     let said = start(&fixture, &[]);
     assert!(said.code != 0 && said.err.contains("symbolic link"), "{said:?}");
     fs::remove_file(fixture.path(LATEST)).unwrap();
-    // A tree from an unknown source may contain a marker that names other files.
+    // A project from an unknown source may contain a marker that names files outside the corpus.
     fixture.write(".agents/overnight/prev.7/0", "#!/bin/sh\necho owned\n");
     fixture.write(
         ".agents/overnight/COMMIT-MARKER.7",
@@ -124,7 +124,7 @@ fn conflict_in_recovery_still_reports_the_killed_run() {
             break;
         }
     }
-    // One of these files is a target of the interrupted commit.
+    // At least one of these files is a target of the interrupted commit.
     for path in [".agents/learnings/2026-10-00-lesson.md", WORK_FILE] {
         let text = fixture.read(path);
         fixture.write(path, text + "mine\n");
@@ -140,7 +140,7 @@ fn conflict_in_recovery_still_reports_the_killed_run() {
 fn read_only_folders_cause_no_damage() {
     let mut fixture = night();
     start(&fixture, &["--max-iterations", "1"]).ends(0);
-    // Add another copy of a learning, which the next run would remove.
+    // Add another copy of a learning for the next run to remove.
     let same = fixture.read(".agents/learnings/same-one.md");
     fixture.write(".agents/learnings/same-three.md", same);
     as_nobody(&mut fixture);
@@ -188,7 +188,7 @@ fn failed_night_names_its_output_folder() {
     said.ends(78).expect_text("denied");
     fs::set_permissions(&learnings, fs::Permissions::from_mode(0o755)).unwrap();
     assert_eq!(json(&fixture, ".agents/other/summary.json")["status"], "failed");
-    // The report finds the summary of a failed run by these facts.
+    // The report finds a failed run's summary by these facts.
     let named = "SELECT count(*) FROM runs WHERE summary ->> '$.facts.output_dir' = '.agents/other'
                  AND summary ->> '$.facts.run_id' = id";
     assert_eq!(fixture.count(named), 1);

@@ -97,7 +97,7 @@ fn max_iterations_limits_the_loop() {
     );
 }
 
-/// Builds a library that simulates a broken disk. Returns `None` without a C compiler.
+/// Builds a library that simulates a broken disk. Returns `None` if it cannot be compiled.
 fn broken_disk(fixture: &Fixture) -> Option<std::path::PathBuf> {
     let library = fixture.root().join("eio.so");
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fakes/eio.c");
@@ -156,7 +156,7 @@ fn three_measurement_failures_end_the_loop() {
 
 /// Creates a fixture in which all established learnings have been used and other learnings are
 /// confirmed only by a commit. Promoting the latter lowers the share of supported claims.
-fn proud() -> Fixture {
+fn regressing() -> Fixture {
     let fixture = Fixture::with(JOB);
     for number in 0..3_u64 {
         let other = (number + 1) % 3;
@@ -185,7 +185,7 @@ fn proud() -> Fixture {
 
 #[test]
 fn regression_is_tolerated_only_within_the_budget() {
-    let fixture = proud();
+    let fixture = regressing();
     let before = tree(&fixture);
     start(&fixture, &["--warn-only=false"]).ends(0).expect_text("fell by");
     let strict = summary_of(&fixture);
@@ -220,7 +220,7 @@ fn regression_is_tolerated_only_within_the_budget() {
     assert_eq!(json(&fixture, budget)["remaining"], 3);
     assert_ne!(tree(&fixture), before);
 
-    let fixture = proud();
+    let fixture = regressing();
     fixture.write(budget, "{\"schema_version\":1,\"initial\":3,\"remaining\":0,\"spent\":[]}\n");
     start(&fixture, &[]).ends(0);
     let gone = summary_of(&fixture);

@@ -1,4 +1,4 @@
-//! Kills a night before each of its steps, sometimes twice in a row, and checks the recovery.
+//! Kills nights before their steps, sometimes several times in a row, and checks the recovery.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::fixture::{CommandOutput, Fixture, Random, print_line, scaled_from};
 
-/// Number of parallel workers, each in its own fixture.
+/// The number of parallel workers, each in its own fixture.
 const LANES: usize = 2;
 
 /// Creates a fixture in memory if possible. A kill does not lose written data, so no disk is
@@ -28,7 +28,7 @@ fn fixture() -> Fixture {
     fixture.run(&["init"]).ends(0);
     fixture.configure(JOB);
     corpus(&fixture);
-    // Add more learnings than one iteration may harvest, so a second iteration commits too.
+    // Commit more learnings than one iteration may harvest, so a second iteration commits too.
     for number in 0..6 {
         let lesson = format!("Change {number}\n\nLearned: check it because {}", words(number + 60));
         fixture.git(&["commit", "--quiet", "--allow-empty", "-m", &lesson]);
@@ -64,7 +64,7 @@ pub(super) struct States {
     acts: u64,
 }
 
-/// Returns the work file without the ids of runs in the paths of packets.
+/// Returns the work file with `RUN` in place of the run ids in the packets' paths.
 fn work_of(fixture: &Fixture) -> String {
     const RUNS: &str = ".agents/overnight/runs/";
     let work = fixture.read(WORK_FILE);
@@ -106,12 +106,12 @@ impl States {
         Self { trees, works, acts: lives }
     }
 
-    /// Checks the files other than the work file, which also records the failures of a night.
+    /// Checks only the corpus. The work file also records a night's failures.
     pub(super) fn hold_tree(&self, fixture: &Fixture, after: &str) {
         assert!(self.trees.contains(&tree(fixture)), "a commit is incomplete {after}");
     }
 
-    /// Checks that the files are in a state that an uninterrupted night may show.
+    /// Checks that the corpus and the work file are in states that an uninterrupted night may show.
     pub(super) fn hold(&self, fixture: &Fixture, after: &str) {
         self.hold_tree(fixture, after);
         let work = work_of(fixture);
@@ -135,7 +135,7 @@ pub(super) fn is_ready(fixture: &Fixture) -> bool {
     })
 }
 
-/// Returns the unfinished run in the output folder, and its current step.
+/// Returns the id and current step of the unfinished run in the output folder, if there is one.
 fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     let ended = fs::read(fixture.path(&format!("{LATEST}/summary.json"))).ok();
     let ended: Option<Value> = ended.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -152,8 +152,8 @@ fn unfinished(fixture: &Fixture) -> Option<(String, String)> {
     })
 }
 
-/// Returns the summary that recovery wrote for a killed run.
-fn report_of_the_dead(fixture: &Fixture, run: &str) -> Option<Value> {
+/// Returns the summary that recovery wrote for a killed run, or `None` if it wrote none.
+fn recovery_report(fixture: &Fixture, run: &str) -> Option<Value> {
     let files = fixture.tree(".agents/overnight").into_iter();
     files
         .filter(|(path, _)| {
@@ -175,14 +175,15 @@ struct Tally {
     at: BTreeMap<String, usize>,
 }
 
-/// Kills `kills` nights, beginning with step `first`, and starts another night after each kill.
+/// Kills nights `kills` times, beginning before step `first`. Completes a night after each kill or
+/// series of kills.
 fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: Random) -> Tally {
     let around = surroundings(fixture);
     let mut tally = Tally::default();
     let mut act = first;
     while tally.killed < kills {
-        // Each step is tried in turn. After a random quarter of the kills, the recovery is killed
-        // too.
+        // The workers try the steps in turn. After a random quarter of the kills, the next start is
+        // killed too.
         let mut died = killed_at(fixture, act % states.acts);
         let place = format!("after a kill at step {}", act % states.acts);
         act += LANES as u64;
@@ -229,7 +230,7 @@ fn lane(fixture: &Fixture, states: &States, kills: usize, first: u64, mut dice: 
                 reported.contains(&format!("run {run} died at")),
                 "{place}: no {run}: {reported}"
             );
-            let report = report_of_the_dead(fixture, &run);
+            let report = recovery_report(fixture, &run);
             let report = report.unwrap_or_else(|| panic!("{run} has no report {place}"));
             let why = report["failure_reason"].as_str().unwrap();
             assert!(why.contains("last completed step"), "{place}: {why}");
@@ -273,7 +274,7 @@ fn killed_night_leaves_corpus_and_report_intact() {
     }
     assert_eq!(sum(|it| it.killed), kills);
     print_line(&format!(
-        "overnight kills: {kills} nights killed before {} steps, {} of them in recovery, {} in mid-commit ({} settled by a reader), \
+        "overnight kills: {kills} nights killed before {} steps, {} of them in recovery, {} during a commit ({} finished by a reader), \
          {} complete nights, {} reports of killed nights; {at:?}; {:.0} s",
         tallies[0].1,
         sum(|it| it.twice),

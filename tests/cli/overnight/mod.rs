@@ -1,4 +1,4 @@
-//! Tests overnight runs. [`run_ok`] runs a command and checks it for forbidden changes.
+//! Tests overnight runs. [`run_ok`] runs a command and checks that it makes no forbidden change.
 
 mod bad_input;
 mod halts;
@@ -24,7 +24,7 @@ const SUBPATHS: [&str; 4] = ["learnings", "findings", "patterns", "knowledge"];
 /// Files and their content.
 type Tree = BTreeMap<String, Vec<u8>>;
 
-/// Returns a text of many words that is unique for each number.
+/// Returns a text of 40 words that differs for each number.
 fn words(number: u64) -> String {
     let mut dice = Random(number);
     let parts = [
@@ -46,15 +46,15 @@ fn learning(tag: &str, maturity: &str, title: &str, body: &str) -> String {
     )
 }
 
-/// Returns a row of the citations file: a session that applied a learning.
+/// Returns a row of the citations file, which records that a session applied a learning.
 fn citation(name: &str) -> String {
     format!(
         "{{\"artifact_path\":\".agents/learnings/{name}.md\",\"session_id\":\"of {name}\",\"cited_at\":\"2026-10-20T08:00:00Z\",\"citation_type\":\"applied\",\"query\":\"a floating version breaks the flaky pipeline\"}}\n"
     )
 }
 
-/// Writes a corpus with learnings to promote, duplicates, stale and compiled learnings, and open
-/// work.
+/// Writes a corpus with learnings to promote, duplicates, a stale learning and open work, and
+/// commits a change whose message contains a learning.
 fn corpus(fixture: &Fixture) {
     let put = |path: &str, text: String| fixture.write(&format!(".agents/{path}"), text);
     for number in 0..9 {
@@ -114,8 +114,7 @@ fn night() -> Fixture {
     fixture
 }
 
-/// Runs a command, and checks that it creates no link and changes only the corpus and the night's
-/// own folder.
+/// Runs a command, and checks that it creates no link and does not change the [`surroundings`].
 #[track_caller]
 fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
     let before = (surroundings(fixture), links(&fixture.path(".agents")));
@@ -126,7 +125,7 @@ fn watched(fixture: &Fixture, command: &mut Command) -> CommandOutput {
     said
 }
 
-/// Checks that every file outside the corpus and the night's own folder is unchanged.
+/// Checks that the [`surroundings`] are unchanged.
 #[track_caller]
 fn untouched(fixture: &Fixture, before: &Tree, by: &str) {
     let after = surroundings(fixture);
@@ -171,7 +170,7 @@ fn tree(fixture: &Fixture) -> Tree {
     all
 }
 
-/// Returns all other files: sources, settings and git's files. A night must not change them.
+/// Returns the files that a night must not change: sources, settings and git's files.
 fn surroundings(fixture: &Fixture) -> Tree {
     let mut all = Tree::new();
     let mut folders = vec![PathBuf::new()];

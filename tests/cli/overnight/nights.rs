@@ -23,7 +23,7 @@ fn only_the_first_night_improves_the_corpus() {
     assert_eq!(summary["yield"]["proposed"], 2);
     assert!(summary["yield"]["promoted"].as_u64().unwrap() >= 9);
     assert_eq!(summary["steps"][5]["status"], "skipped");
-    // The promotion keeps all other fields of the node.
+    // The promotion keeps the node's other fields.
     let promoted = fixture.read(".agents/learnings/2026-10-00-lesson.md");
     assert!(
         promoted.contains("odd-key: [1, 2]\nmaturity: candidate\nutility: 0.80\n"),
@@ -90,7 +90,7 @@ fn only_the_first_night_improves_the_corpus() {
         .ends(0)
         .expect_text("two zero deltas");
     let second = summary_of(&fixture);
-    // Only the paths of the packets change, because they contain the id of the run.
+    // Only the packets' paths change, because they contain the run's id.
     let work = fixture.read(WORK_FILE).replace(second["run_id"].as_str().unwrap(), gone);
     assert_eq!((tree(&fixture), work), before);
     assert_eq!(second["iterations"].as_array().unwrap().len(), 2);
@@ -175,7 +175,7 @@ fn uses_of_a_merged_copy_are_kept() {
     fixture.set_clock("2026-11-22T02:30:00Z");
     let fitness = || run_ok(&fixture, &["corpus", "health", "--json"]).json()["composite"].as_f64();
     let before = fitness().unwrap();
-    // A damaged file is reported before anything is changed.
+    // A damaged proposals file is reported before anything is changed.
     let proposals = ".agents/overnight/proposals.jsonl";
     fixture.write(proposals, "no proposal\n");
     run_ok(&fixture, &["corpus", "defrag", "--apply"]).ends(65).expect_text("is not a proposal");
@@ -328,7 +328,7 @@ fn each_packet_creates_one_bead() {
 }
 
 #[test]
-fn night_at_its_own_time_has_one_budget_and_one_page() {
+fn later_overnight_job_joins_the_night() {
     let fixture = Fixture::with(
         "[night]\nat = \"02:30\"\n[jobs.dream]\nkind = \"dream\"\ntrigger = \"night\"\n\
          [jobs.overnight]\nkind = \"overnight\"\ntrigger = \"daily 03:30\"\n",
@@ -348,7 +348,7 @@ fn night_at_its_own_time_has_one_budget_and_one_page() {
 }
 
 #[test]
-fn start_makes_the_page_of_its_night() {
+fn start_writes_the_report_of_its_night() {
     let fixture = night();
     let event = [
         "curator",

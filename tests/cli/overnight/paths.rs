@@ -1,4 +1,4 @@
-//! Tests settings that name a folder or file. Files that runner did not create must stay unchanged.
+//! Tests settings that name a folder or file. Runner must not change files that it did not create.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::{JOB, LATEST, corpus};
 use crate::fixture::{CommandOutput, Fixture};
 
-/// Creates a fixture with every kind of file and folder that a path can name.
+/// Creates a fixture with files, folders and links that a setting may name.
 fn fixture(jobs: &str) -> Fixture {
     let fixture = Fixture::with(jobs);
     corpus(&fixture);
@@ -25,7 +25,7 @@ fn fixture(jobs: &str) -> Fixture {
     fixture
 }
 
-/// Returns everything in and beside the project, including links, except runner's own state.
+/// Returns the content of the folders `project` and `outside`, including links.
 fn whole(fixture: &Fixture) -> BTreeMap<String, String> {
     fn walk(folder: &Path, into: &mut BTreeMap<String, String>) {
         for entry in fs::read_dir(folder).unwrap() {
@@ -59,7 +59,7 @@ fn refused(fixture: &Fixture, by: &str, run: impl FnOnce() -> CommandOutput) -> 
     said
 }
 
-/// Values that are invalid for an output folder.
+/// Returns values that are invalid for an output folder.
 fn bad() -> Vec<String> {
     let mut all: Vec<String> = [
         "",
@@ -112,7 +112,7 @@ fn bad() -> Vec<String> {
 }
 
 #[test]
-fn foreign_output_folder_is_refused() {
+fn invalid_output_folder_is_refused() {
     let fixture = fixture(JOB);
     let mut values = bad();
     values.push(fixture.path("src").display().to_string());
@@ -194,8 +194,8 @@ fn previous_output_folders_are_reused() {
     }
     assert_eq!(fixture.read("fresh-parent/kept.txt"), "kept\n");
     assert_eq!(fixture.read("src/deep/own.rs"), "// own\n");
-    // Runner refuses an output folder that contains a foreign file, but replaces such a folder
-    // below `.agents/overnight`.
+    // Runner refuses an output folder that contains a foreign file, but replaces the default folder
+    // even then.
     fixture.write("nächte/夜/mine.txt", "mine\n");
     let args = ["overnight", "start", "--output-dir", "nächte/夜"];
     refused(&fixture, "a folder with a foreign file", || fixture.run_with_clock(&args))

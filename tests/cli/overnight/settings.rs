@@ -26,7 +26,7 @@ fn own_settings_override_alternate_names() {
             .expect_text(value);
     }
     fixture.run(&["config", "get", "curator.hourly_cap"]).ends(0).expect_text("3");
-    // A mistake is reported with the location and name in the file.
+    // An error names the line of the file and the setting as the file spells it.
     let toml = fixture.read("runner.toml");
     let line = |word: &str| toml.lines().position(|it| it.starts_with(word)).unwrap() + 1;
     fixture.write("runner.toml", toml.replace("run_timeout = \"2h\"", "run_timeout = \"soon\""));

@@ -31,7 +31,7 @@ fn vanished_project_is_reported_once() {
         .expect_text("the project is gone")
         .expect_text("projects move")
         .expect_text("projects forget");
-    // Three more ticks, each with the job due, print nothing. A single row records all missed
+    // Three more ticks, each with the job due, report no error. A single row records all missed
     // times.
     for now in ["20:16", "20:31", "20:50"] {
         let said = tick_away(&format!("2026-11-21T{now}:00Z")).ends(0);
@@ -139,7 +139,7 @@ fn project_with_live_run_is_not_forgotten() {
     assert!(fixture.command("mkfifo", &["fifo"]).status().unwrap().success());
     let mut child =
         fixture.runner(&["--quiet", "run", "wait"]).stderr(Stdio::null()).spawn().unwrap();
-    // Opening the other end blocks until the program reads.
+    // Opening the FIFO for writing blocks until the program reads it.
     let end = fs::File::options().write(true).open(fixture.path("fifo")).unwrap();
     fixture
         .run(&["projects", "forget", ".", "--yes"])

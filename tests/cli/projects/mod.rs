@@ -10,7 +10,7 @@ use crate::fixture::{CommandOutput, Fixture};
 
 const SMALL: &str = "[jobs.dream]\nenabled = false\n[jobs.tidy]\nkind = \"command\"\nprogram = \"true\"\ntrigger = \"every 15m\"\n";
 
-/// Creates a fixture whose project is committed, so that it can be cloned.
+/// Creates a fixture whose `runner.toml` is committed, so that clones contain it.
 fn committed() -> Fixture {
     let fixture = Fixture::with(SMALL);
     fixture.git(&["add", "runner.toml"]);
@@ -101,7 +101,7 @@ fn failed_init_writes_nothing() {
     fs::write(&user, "[defaults]\nretires = 1\n").unwrap();
     untouched(&fixture, 78, "retires");
     fs::write(&user, good).unwrap();
-    // The database cannot be created, because a file is in its place.
+    // The database cannot be created, because a file is in place of the state folder.
     fs::write(fixture.root().join("state"), "").unwrap();
     untouched(&fixture, 73, "state");
     fs::remove_file(fixture.root().join("state")).unwrap();
@@ -113,7 +113,7 @@ fn config_set_does_not_duplicate_tables() {
     let fixture = Fixture::new();
     fixture.run(&["init"]).ends(0);
     fixture.run(&["config", "set", "jobs.dream.max_ideas", "7"]).ends(0);
-    // The table may occur only once, comments included, because a person may uncomment it.
+    // Even a commented-out second table is an error, because a person may uncomment it.
     let text = fixture.read("runner.toml");
     let tables = text.lines().filter(|line| line.contains("[jobs.dream]"));
     assert_eq!(tables.count(), 1, "{text}");

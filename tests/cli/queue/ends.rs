@@ -10,7 +10,9 @@ fn queued_runs_can_be_cancelled() {
     run(&fixture, &["cancel", &behind]).ends(0).expect_text("count will not run");
     let json = run(&fixture, &["cancel", &queued.to_lowercase(), "--json"]).ends(0).json();
     assert_eq!((&json["outcome"], &json["why"]), (&"cancelled".into(), &"manually".into()));
-    run(&fixture, &["cancel", &queued]).ends(65).expect_text("is over: cancelled: manually");
+    run(&fixture, &["cancel", &queued])
+        .ends(65)
+        .expect_text("has already ended: cancelled: manually");
     clock(&fixture, "23:10");
     assert!(ticked(&fixture).is_empty());
 }

@@ -27,7 +27,7 @@ fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
     fixture.run_with_clock(args)
 }
 
-/// Creates a project at 20:00 with these jobs and the common jobs of this file.
+/// Creates a project at 20:00 with the jobs in `toml` and in [`JOBS`].
 fn fixture(toml: &str) -> Fixture {
     let fixture = Fixture::new();
     clock(&fixture, "20:00");
@@ -62,7 +62,7 @@ fn shown(fixture: &Fixture, run_id: &str) -> serde_json::Value {
     run(fixture, &["runs", "show", run_id, "--json"]).ends(0).json()
 }
 
-/// Starts a tick and waits until it has started the waiting job.
+/// Starts a tick and waits until the job `wait` is running.
 fn busy(fixture: &Fixture) -> Child {
     let tick = fixture
         .runner_with_clock(&["tick"])

@@ -13,7 +13,7 @@ fn paused_job_still_runs_manually() {
         .expect_text("tidy is paused until you run `runner resume tidy`");
     clock(&fixture, "21:30");
     enqueue(&fixture, &["count"]);
-    assert_eq!(ticked(&fixture), ["count"], "a job other than tidy was paused");
+    assert_eq!(ticked(&fixture), ["count"], "the pause does not affect exactly tidy");
     run(&fixture, &["status"])
         .expect_text("tidy until you run `runner resume tidy`")
         .expect_text("tidy: ready, but paused")

@@ -186,7 +186,7 @@ fn hostile_requests_have_no_effect() {
 }
 
 #[test]
-fn slow_and_many_clients_are_limited() {
+fn large_requests_and_idle_clients_block_nothing() {
     let fixture = project();
     let served = Served::start(&fixture);
     let cookie = served.log_in();

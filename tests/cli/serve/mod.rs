@@ -120,7 +120,7 @@ impl<'a> Served<'a> {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Returns the content of a file of the server's folder.
+    /// Returns the content of a file in the server's folder.
     pub fn secret(&self, name: &str) -> String {
         fs::read_to_string(self.fixture.state().join("serve").join(name)).unwrap().trim().to_owned()
     }
@@ -139,7 +139,7 @@ impl<'a> Served<'a> {
         self.send("GET", path, &[("Cookie", cookie)], "")
     }
 
-    /// Submits a form of a page.
+    /// Submits a form.
     pub fn post(&self, path: &str, cookie: &str, body: &str) -> Reply {
         let kind = ("Content-Type", "application/x-www-form-urlencoded");
         self.send("POST", path, &[("Cookie", cookie), ("Origin", &self.origin()), kind], body)

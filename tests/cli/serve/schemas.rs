@@ -1,5 +1,4 @@
-//! Tests the responses of the API against the schemas of its description, with an independent
-//! validator.
+//! Tests the API's responses against the schemas in its description, with an independent validator.
 
 use boon::{Compiler, Draft, Schemas};
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! Kills the analysis of sessions at random times while transcripts grow, break and are replaced.
 //!
-//! Every few kills, the transcripts stop changing and ticks complete the work. Then each session
-//! must have the counts that its writer kept, and all findings must equal those of a project
-//! without kills.
+//! After every 20 processes, the transcripts stop changing and ticks complete the work. Then each
+//! session must have the counts that its writer kept, and its findings must equal those of a
+//! project without kills.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -109,7 +109,7 @@ fn rest(fixture: &Fixture, writer: &mut Writer) {
     panic!("{left:?} are not analyzed: {:?}", &runs[runs.len().saturating_sub(20)..]);
 }
 
-/// The number of comparisons, and of the lines and calls in them.
+/// The numbers of comparisons, of compared lines and of compared calls.
 #[derive(Default)]
 struct Compared {
     times: u64,
@@ -117,7 +117,8 @@ struct Compared {
     calls: u64,
 }
 
-/// Returns a job that also accepts sessions whose rows name the folder of another project.
+/// Returns the settings of a job that also accepts sessions whose rows name another project's
+/// folder.
 fn job(fixture: &Fixture) -> String {
     format!("{JOB}transcripts = [{:?}]\n", transcript(fixture, "x").parent().unwrap())
 }

@@ -74,7 +74,7 @@ impl GrowingFile {
         self.counts.get("lines").copied().unwrap_or(0)
     }
 
-    /// Returns the counts of the file, including an unfinished line at its end.
+    /// Returns the file's counts, including an unfinished line at its end.
     pub fn seen(&self) -> Counts {
         let mut counts = self.counts.clone();
         if self.unfinished.is_some() {
@@ -90,7 +90,6 @@ impl Writer {
         Self { dice, now, rows: 0, sessions: Vec::new() }
     }
 
-    /// Returns a row as a line.
     fn row(&mut self, kind: &str, session: &str, content: &Value) -> Vec<u8> {
         self.rows += 1;
         let row = json!({ "type": kind, "sessionId": session, "timestamp": self.now.to_string(),
@@ -265,7 +264,7 @@ impl Writer {
             (1..3, 2..) => {
                 let which = 1 + self.dice.roll(session.files.len() as u64 - 1) as usize;
                 self.extend(&id, &mut session.files[which]);
-                // A sub-agent's file is recognized without being read only if it is in the folder
+                // A sub-agent's file is recognized without being read only in the folder
                 // `subagents`.
                 if !session.files[which].path.parent().unwrap().ends_with("subagents") {
                     self.extend(&id, &mut session.files[0]);

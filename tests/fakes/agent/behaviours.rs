@@ -389,7 +389,7 @@ pub const ALL: &[Behaviour] = &[
     }),
     ("closes-stdout", "closes its output and continues", |t| {
         t.begin();
-        leaf_closes_stdout();
+        close_outputs();
         forever();
     }),
     ("early-exit", "exits before it reads anything", |_| std::process::exit(1)),
@@ -431,7 +431,7 @@ fn secret() -> String {
     std::env::var("CANARY_KEY").unwrap_or_else(|_| "no-canary-was-handed-to-me".to_owned())
 }
 
-/// Writes an executor's answer to a file. The other dialects have no such file.
+/// Writes an executor's answer to a file. In the other dialects, answers correctly.
 fn artifact(dialect: &mut Conversation, make: impl FnOnce(&str) -> std::io::Result<()>) {
     if dialect.kind == ProgramKind::Command {
         let _ = make(ARTIFACT);
@@ -465,8 +465,8 @@ fn wait_apart() {
     let _ = pipe.read_exact(&mut word);
 }
 
-fn leaf_closes_stdout() {
-    // Redirecting the descriptor closes the pipe.
+fn close_outputs() {
+    // Redirecting the descriptors closes the pipes.
     let null = fs::File::options().write(true).open("/dev/null").unwrap();
     let _ = rustix::stdio::dup2_stdout(&null);
     let _ = rustix::stdio::dup2_stderr(&null);

@@ -25,7 +25,7 @@ pub enum ProgramKind {
     Command,
 }
 
-/// The tokens used so far. A behaviour may use any JSON value.
+/// The usage so far. A behaviour may report any JSON value.
 #[derive(Clone, Debug)]
 pub struct Count {
     pub read: Value,
@@ -100,7 +100,8 @@ impl Conversation {
         }
     }
 
-    /// Writes a complete message of the model, with its usage if the dialect reports it.
+    /// Writes a complete message of the model, with the usage only for `claude`. An executor has no
+    /// such messages.
     pub fn message(&mut self, text: &str, count: &Count) {
         self.begin();
         self.messages += 1;

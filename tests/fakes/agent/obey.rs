@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::dialect::Conversation;
 
-/// Executes every order in the prompt, then answers normally.
+/// Executes every order in the prompt, then answers correctly.
 pub fn obey(dialect: &mut Conversation) {
     let (args, stdin) = dialect.prompt();
     let prompt = format!("{args}\n{stdin}");

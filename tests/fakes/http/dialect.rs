@@ -34,7 +34,7 @@ pub enum Why {
 /// The reported tokens, if any: input, cached input and output.
 pub type Cost = Option<(i64, i64, i64)>;
 
-/// The cost of a good reply.
+/// The tokens that a good reply reports.
 pub const COST: Cost = Some((120, 20, 30));
 
 impl Dialect {
@@ -158,7 +158,7 @@ impl Dialect {
         }
     }
 
-    /// Returns the separate event that reports the cost in the chat dialect.
+    /// Returns the separate event that reports the tokens in the chat dialect, if there are any.
     pub fn cost(self, cost: Cost) -> String {
         match cost {
             Some(_) => self.frame(&json!({"choices": [], "usage": chat_usage(cost)})),
@@ -192,7 +192,7 @@ impl Dialect {
         .to_string()
     }
 
-    /// Returns an event that reports an error of the provider.
+    /// Returns an event that reports a provider's error.
     pub fn error(self, kind: &str, words: &str) -> String {
         self.frame(&match self {
             Self::Messages => json!({"type": "error", "error": {"type": kind, "message": words}}),

@@ -70,7 +70,7 @@ impl Talk {
         self.gone = sent.and_then(|()| self.wire.flush()).is_err();
     }
 
-    /// Sends the status line and the headers of a reply.
+    /// Sends a reply's status line and headers.
     pub fn head(&mut self, status: u16, headers: &[(&str, &str)]) {
         let mut head = format!("HTTP/1.1 {status} Whatever\r\n");
         for (name, value) in headers {
@@ -102,12 +102,12 @@ impl Talk {
         self.send("0\r\n\r\n");
     }
 
-    /// Waits until the client disconnects.
+    /// Waits until the client sends data or disconnects, for at most [`FOR_EVER`].
     pub fn wait(&mut self) {
         self.pause(FOR_EVER);
     }
 
-    /// Waits for `how_long`, or until the client sends data or disconnects.
+    /// Waits until the client sends data or disconnects, for at most `how_long`.
     pub fn pause(&mut self, how_long: Duration) {
         if self.gone {
             return;
@@ -169,7 +169,8 @@ impl Server {
         Self::with("127.0.0.1:0", |stream| Some(Box::new(stream)), answer).unwrap()
     }
 
-    /// Starts a server on this address; `wrap` converts each connection into a [`Wire`].
+    /// Starts a server on this address. `wrap` converts each connection into a [`Wire`], or returns
+    /// `None` to close it.
     pub fn with(
         address: &str,
         wrap: impl Fn(TcpStream) -> Option<Box<dyn Wire>> + Send + Sync + 'static,

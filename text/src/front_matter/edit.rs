@@ -1,8 +1,8 @@
 //! Lists the keys of front matter, reads its lists, and changes single values.
 //!
-//! A change must keep every byte outside the changed value: unknown keys, their order, comments,
-//! line endings and a byte order mark. A list, a block or unterminated front matter is never
-//! changed.
+//! A change must keep every byte outside the changed value and the spaces around it, including
+//! unknown keys, comments, line endings and a byte order mark. A list, a block or unterminated
+//! front matter is never changed.
 
 use std::collections::BTreeSet;
 
@@ -14,8 +14,9 @@ pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
     lines.filter_map(|line| key_and_rest(line).map(|(key, _)| key)).collect()
 }
 
-/// Returns the scalars of a list, written as `[a, b]` or as one `- item` per line. A single scalar
-/// is a list with one item. Items that are not scalars are skipped.
+/// Returns the scalars of the list at `key`. The list is either on one line, as in `[a, b]`, or has
+/// one item per line, as in `- a`. A single scalar is a list with one item. Items that are not
+/// scalars are skipped, and a missing key has no items.
 pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
     let mut lines = doc.front().unwrap_or_default().lines();
     let Some(rest) = lines.find_map(|line| match key_and_rest(line) {
@@ -42,7 +43,8 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
 
 /// Returns the text with `key` set to the scalar `value`. A missing key is added at the end of the
 /// front matter, which is created if necessary. Returns `None` if the key's value is neither empty
-/// nor a scalar on one line, or if the front matter is not terminated.
+/// nor a scalar on one line, or if the text begins with a `---` line that does not begin front
+/// matter.
 pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     let doc = split(text);
     let written = quote(value);

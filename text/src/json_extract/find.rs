@@ -35,9 +35,9 @@ fn has_fence(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with("```"))
 }
 
-/// Returns the byte ranges of the code fences whose content begins with a bracket, without
-/// surrounding whitespace. Unmarked fences are returned only if there are none marked as JSON. An
-/// unterminated fence extends to the end of the text.
+/// Returns the byte ranges of fenced code that begins with a bracket, without surrounding
+/// whitespace. Unmarked fences are used only if no fence marked as JSON contains such code, and
+/// fences marked otherwise are ignored. An unterminated fence extends to the end of the text.
 fn fences(text: &str) -> Vec<(usize, usize)> {
     let (mut marked, mut unmarked) = (Vec::new(), Vec::new());
     let mut open: Option<(usize, &str, usize)> = None;
@@ -77,7 +77,7 @@ fn fences(text: &str) -> Vec<(usize, usize)> {
     if marked.is_empty() { unmarked } else { marked }
 }
 
-/// Maximum number of arrays to search for.
+/// Maximum number of arrays to find in prose.
 const MOST_ARRAYS: usize = 64;
 
 /// Returns the arrays of objects in the text or, if there are none, the empty arrays that are alone

@@ -8,9 +8,9 @@
 //!    └──] or the end──> done
 //! ```
 //!
-//! An element visibly begins at a brace on a line with the damaged element's indentation, or at an
-//! object that has the elements' first key and is not itself the value of a key. These rules
-//! distinguish elements from nested objects.
+//! An element visibly begins at a brace that begins a line with the damaged element's indentation,
+//! or at an object that has the elements' first key and is not itself the value of a key. These
+//! rules distinguish elements from nested objects.
 
 use serde_json::Value;
 
@@ -82,9 +82,10 @@ impl<'t> Salvage<'t> {
         }
     }
 
-    /// Returns the next element if the closing bracket at the current position does not end the
-    /// array. With [`Extent::Open`], only closing brackets, closing braces and a comma may precede
-    /// that element. With [`Extent::ToLimit`], other text may also precede the element.
+    /// Returns the position of the next element if the closing bracket at the current position does
+    /// not end the array. With [`Extent::Open`], only whitespace, closing brackets, closing braces
+    /// and at least one comma may precede that element. With [`Extent::ToLimit`], other text may
+    /// also precede the element.
     fn behind_bracket(&self, extent: Extent) -> Option<usize> {
         let after = &self.text[self.at..self.limit];
         let marks = |c: char| c.is_ascii_whitespace() || matches!(c, ']' | '}' | ',');
@@ -126,8 +127,8 @@ impl<'t> Salvage<'t> {
 
     /// Returns the position after the brace that closes the object at `start`, if strings, braces
     /// and brackets balance up to there and an element can end there. Otherwise returns the
-    /// position of the error as `Err`. A line break ends an open string, because a JSON string
-    /// cannot contain one.
+    /// position at which the search stopped as `Err`. A line break ends an open string, because a
+    /// JSON string cannot contain one.
     fn closing_brace(&mut self, start: usize) -> Result<usize, usize> {
         let limit = self.same_indent(start).unwrap_or(self.limit);
         let limit = limit.min(start + self.searches);
@@ -174,14 +175,14 @@ impl<'t> Salvage<'t> {
         Err(at)
     }
 
-    /// Returns the position where the element after the one at `start` visibly begins. No element
-    /// begins between `start` and `stuck`.
+    /// Returns the position where the element after the one at `start` visibly begins. A search by
+    /// key begins at `stuck`.
     fn next_element(&self, start: usize, stuck: usize) -> Option<usize> {
         self.same_indent(start).or_else(|| self.by_key(stuck))
     }
 
     /// Returns the next brace that begins a line with the same indentation as the brace at `start`.
-    /// Returns `None` if other text precedes the brace at `start`.
+    /// Returns `None` if other text precedes the brace at `start` on its line.
     fn same_indent(&self, start: usize) -> Option<usize> {
         let before = self.text[..start].trim_end_matches([' ', '\t']);
         if !before.ends_with('\n') || self.byte(start) != Some(OPEN) {
@@ -211,7 +212,8 @@ impl<'t> Salvage<'t> {
         self.text[..at].trim_end().ends_with([',', ']', '}'])
     }
 
-    /// Returns whether the object at `at` has the same first key as the other elements.
+    /// Returns whether an object with a recognizable first key begins at `at`. The key must be the
+    /// elements' first key, if that is known.
     fn begins_element(&self, at: usize) -> bool {
         let key = first_key(&self.text[at..self.limit]);
         key.is_some() && (self.first_key.is_none() || key == self.first_key)
@@ -240,7 +242,8 @@ impl<'t> Salvage<'t> {
     }
 }
 
-/// Returns an object's first key, including its quotes, if the key is clearly recognizable.
+/// Returns an object's first key, including its quotes, if the key is shorter than 64 bytes and
+/// contains no escape or line break.
 fn first_key(object: &str) -> Option<&str> {
     let inner = object.strip_prefix('{')?.trim_start();
     let rest = inner.strip_prefix('"')?;

@@ -4,7 +4,8 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-/// Formats values as JSON, and errors as `!` followed by the text at their offset.
+/// Formats values as JSON, and errors as `!` followed by the first eight characters at their
+/// offset.
 fn seen(text: &str) -> Result<Vec<String>, ExtractError> {
     let elements = extract_array(text)?;
     Ok(elements
@@ -118,8 +119,8 @@ fn valid_element_of_corrupted_array_survives() {
         assert_eq!(bad.index, at);
         assert!(text[bad.offset..].starts_with("{\n"), "{bad}");
     }
-    let lines = elements[3].as_ref().unwrap_err().to_string();
-    assert!(lines.starts_with("element 3 at byte "), "{lines}");
+    let message = elements[3].as_ref().unwrap_err().to_string();
+    assert!(message.starts_with("element 3 at byte "), "{message}");
 }
 
 #[test]

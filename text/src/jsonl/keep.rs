@@ -15,7 +15,7 @@ use serde_json::value::{RawValue, to_raw_value};
 #[derive(Clone, Debug)]
 pub struct Object {
     fields: Vec<(String, Box<RawValue>)>,
-    /// The object's original text, or `None` once the object has been changed.
+    /// The object's original text, or `None` if the object is new or has been changed.
     text: Option<String>,
 }
 
@@ -98,7 +98,8 @@ impl Object {
         self.text = None;
     }
 
-    /// Returns the elements of an array of objects, or `None` if the key has any other value.
+    /// Returns the elements of an array of objects, or `None` if the key is missing or has any
+    /// other value.
     pub fn objects(&self, key: &str) -> Option<Vec<Self>> {
         let raws: Vec<Box<RawValue>> = serde_json::from_str(self.raw(key)?.get()).ok()?;
         raws.iter().map(|raw| Self::parse(raw.get()).ok()).collect()
@@ -163,7 +164,7 @@ impl KeptLines {
         all.filter_map(|(at, line)| line.row.as_ref().ok().map(|row| (at + 1, row)))
     }
 
-    /// Returns the line number of each broken line, with the reason why it is not an object.
+    /// Returns the line number of each line that is neither blank nor an object, with the reason.
     pub fn broken(&self) -> impl Iterator<Item = (usize, &str)> {
         let all = self.lines.iter().enumerate();
         all.filter(|(_, line)| !line.bytes.iter().all(u8::is_ascii_whitespace))

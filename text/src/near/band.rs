@@ -9,8 +9,8 @@ use super::{CROWD, NEAR_SHORT};
 /// Minimum probability of finding a pair exactly at the threshold.
 const RECALL: f64 = 0.99;
 
-/// The keys of one document in each band. Documents with an equal key agree in all rows of the
-/// band, apart from rare collisions.
+/// The keys of one document in each band. Documents with equal keys in a band agree in all of its
+/// rows, apart from rare collisions.
 #[derive(Clone, Debug)]
 pub(super) struct BandKeys {
     short: bool,
@@ -64,8 +64,8 @@ fn collect<'k>(
     }
 }
 
-/// Returns the largest number of rows per band that still reaches [`RECALL`] at `threshold`. Fewer
-/// rows find more pairs but require more comparisons.
+/// Returns the largest number of rows per band, at most 8, that still reaches [`RECALL`] at
+/// `threshold`, or 1 if none does. Fewer rows find more pairs but require more comparisons.
 fn rows_for(threshold: f64) -> usize {
     let recall = |rows: usize| {
         let bands = (SIZE / rows) as i32;

@@ -59,8 +59,8 @@ impl Sets {
         if self.is_short() || other.is_short() { threshold.max(NEAR_SHORT) } else { threshold }
     }
 
-    /// Returns the sets of both documents to compare: their shingles, or their terms if either
-    /// document is short.
+    /// Returns the sets of both documents to compare: their terms if either document is short and
+    /// both have sets of terms, or else their shingles.
     fn against<'s>(&'s self, other: &'s Self) -> (&'s [u64], &'s [u64]) {
         if self.is_short() || other.is_short() {
             // Notes that consist of stop words have shingles but no terms.

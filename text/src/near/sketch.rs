@@ -53,8 +53,8 @@ impl Sketch {
     }
 }
 
-/// Estimates the Jaccard similarity of two documents, from 0 to 1. As in [`super::jaccard`], terms
-/// are compared if either document is short.
+/// Estimates the Jaccard similarity of two documents, from 0 to 1. Terms are compared if either
+/// document is short and both contain terms. Otherwise, shingles are compared.
 pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
     let (x, y) = match (&a.terms, &b.terms) {
         (Some(x), Some(y)) if a.short || b.short => (x, y),
@@ -68,8 +68,8 @@ pub fn similarity(a: &Sketch, b: &Sketch) -> f64 {
 }
 
 impl Mins {
-    /// Computes the minima with the hash family `h(x) = high half of (aᵢ·x + bᵢ)`, where `aᵢ` is
-    /// fixed and odd. The elements of `set` must already be mixed.
+    /// Computes the minima with the hash family `h(x) = high half of (aᵢ·x + bᵢ)`, where `aᵢ` and
+    /// `bᵢ` are fixed and `aᵢ` is odd. The elements of `set` must already be mixed.
     fn of(set: &[u64]) -> Self {
         let family: Vec<(u64, u64)> =
             (0..SIZE as u64).map(|i| (mix(2 * i) | 1, mix(2 * i + 1))).collect();

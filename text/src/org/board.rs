@@ -62,7 +62,8 @@ impl Board {
         self.tasks.iter().find(|task| task.keyword == keyword)
     }
 
-    /// Returns the headings shared by several tasks, each with the tasks' line numbers.
+    /// Returns the headings that several tasks share after folding, each with the tasks' line
+    /// numbers.
     pub fn doubles(&self) -> Vec<(&str, Vec<usize>)> {
         let several = self.folded().values().filter(|places| places.len() > 1);
         let mut out: Vec<_> = several
@@ -75,7 +76,7 @@ impl Board {
         out
     }
 
-    /// Returns the edits that move a task to `to` and append `why` to its heading.
+    /// Returns the edits that set a task's state to `to` and append `why` to its heading.
     pub fn moved(&self, task: &Task, to: Keyword, why: Option<&str>) -> Vec<Edit> {
         // A heading that begins with a keyword needs an explicit state, or the keyword would become
         // the state.
@@ -102,7 +103,8 @@ impl Board {
         owner::given(self.form(), text, task, agent)
     }
 
-    /// Returns the edit that adds an open task after the last task, at the same level.
+    /// Returns the edit that adds an open task after the last task, at the same level, or at the
+    /// end of the text if the board has no tasks.
     pub fn added(&self, text: &str, heading: &str) -> Edit {
         let ending =
             lines(text).map(|line| line.ending()).find(|ending| !ending.is_empty()).unwrap_or("\n");
@@ -136,7 +138,8 @@ impl Board {
     }
 }
 
-/// Joins text into one line. A full stop is added if the line would otherwise end like org tags.
+/// Joins text into one line. A full stop is added if the end of the line would otherwise be read as
+/// org tags.
 fn one_line(words: &str) -> String {
     let spaced = crate::fence::without_breaks(words);
     let mut line = spaced.split_whitespace().collect::<Vec<_>>().join(" ");

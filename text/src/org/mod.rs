@@ -8,8 +8,8 @@
 //!
 //! Text outside the range of an [`Edit`] is kept byte for byte, including indentation, drawers,
 //! line endings and blank lines. A parser that prints its syntax tree cannot guarantee this. A
-//! board uses only stars, keywords, headings, tags and property drawers from org, so a complete org
-//! parser is not needed.
+//! board uses only stars, keywords, priorities, headings, tags and property drawers from org, so a
+//! complete org parser is not needed.
 //!
 //! | | org | markdown |
 //! | --- | --- | --- |

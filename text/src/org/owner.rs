@@ -19,8 +19,8 @@ const KEY: &str = "AGENT";
 #[derive(Debug, Default)]
 struct Place {
     agent: Option<String>,
-    /// The lines to remove along with the agent: the agent's own line, or the whole drawer if it
-    /// contains nothing else.
+    /// The byte range to remove along with the agent: the agent's own line, or the whole drawer if
+    /// it contains nothing else.
     own: Range<usize>,
     /// Whether `own` is the whole drawer.
     is_whole: bool,
@@ -192,7 +192,7 @@ mod tests {
             assert_eq!(given(&two, form, ""), text);
             assert_eq!(given(text, form, ""), text);
         }
-        // The last line gets a line break before the drawer.
+        // A line break is added before the drawer if the last line has none.
         let last = given("* DOING X", BoardForm::Org, "two");
         assert_eq!(last, "* DOING X\n:PROPERTIES:\n:AGENT: two\n:END:\n");
         let marked = given("\u{feff}- [ ] X\n", BoardForm::Markdown, "two");

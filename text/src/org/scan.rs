@@ -57,8 +57,7 @@ pub(super) enum ScannedLine {
     Odd(Odd),
 }
 
-/// Classifies the lines of one format in order. The kind of a line may depend on the lines before
-/// it.
+/// Classifies a board's lines in order, because a line's kind may depend on the lines before it.
 pub(super) struct Scanner {
     form: BoardForm,
     hidden: Hidden,
@@ -231,7 +230,7 @@ impl Hidden {
     }
 }
 
-/// Returns the keywords declared on this line of an org file.
+/// Returns the text after the colon if this line of an org file declares keywords.
 fn declaration(text: &str) -> Option<&str> {
     let (key, rest) = text.strip_prefix("#+")?.split_once(':')?;
     let known = ["todo", "seq_todo", "typ_todo"];

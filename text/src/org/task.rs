@@ -66,7 +66,7 @@ impl Keyword {
 /// A task on a board.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// The heading's text without keyword, priority and tags. A verdict refers to a task by this
+    /// The heading's text without its keyword, priority or tags. A verdict refers to a task by this
     /// text.
     pub heading: String,
     pub keyword: Keyword,
@@ -88,9 +88,9 @@ pub struct Task {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Odd {
     pub line: usize,
-    /// A keyword that runner does not support, or a box that contradicts its keyword.
+    /// A keyword that runner does not support, or a box with the keyword that it contradicts.
     pub keyword: String,
-    /// The text of the line. In org, the text includes the keyword.
+    /// The text after the stars, including the keyword, or in Markdown the text after the keyword.
     pub heading: String,
 }
 

@@ -176,7 +176,7 @@ fn resolve_prefers_exact_then_longest_prefix() {
     assert_eq!(line("twin"), Err(vec![4, 5]));
     assert_eq!(line("twin — x"), Err(vec![4, 5]));
     assert_eq!(line("gone"), one(6, ""));
-    // An exact match decides between two headings that look alike.
+    // An exact match takes precedence among headings that are equal after folding.
     assert_eq!(line("up-to-date"), one(8, ""));
     assert_eq!(line("up\u{2010}to\u{2010}date"), Err(vec![8, 9]));
     for unknown in ["", "—", "Fix", "Fix login page", "Fix login-page", "fix login", "b"] {

@@ -1,9 +1,9 @@
 //! Encodings that other programs use for secrets: the forms of a known secret, and the decoded form
 //! of a line.
 //!
-//! A secret that is encoded together with other text appears in Base64 in one of three forms, which
-//! depend on its position. The characters at its ends also contain bits of the other text, so they
-//! are not part of a form.
+//! A secret that is encoded together with other text appears in Base64 in one of three forms,
+//! depending on its position. The characters at its ends also contain bits of the surrounding text,
+//! so they are not part of a form.
 
 use base64::Engine as _;
 use base64::alphabet::{STANDARD, URL_SAFE};

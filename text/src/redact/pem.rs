@@ -12,11 +12,12 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// Maximum number of unterminated BEGIN markers in one part of a line that are checked for a key.
+/// Maximum number of failed checks for a key after unterminated BEGIN markers in one part of a
+/// line.
 const MOST_TRIES: usize = 128;
 
 /// Number of bytes after an unterminated BEGIN marker that decide whether a key follows. A hash
-/// much further away does not turn the text before it into a key.
+/// further away does not make the text before it a key.
 const NEAR: usize = 6 * LONGEST;
 
 /// Adds the keys in the line `text[from..to]`. If `in_key` is set, the line may continue an open
@@ -48,8 +49,8 @@ pub(super) fn scan(
         at = end;
     }
     let free = at;
-    // `endless` is set when the rest of the line has no END marker. `tries` is the number of BEGIN
-    // markers that may still be checked.
+    // `endless` is set when the rest of the line has no END marker. `tries` is the number of checks
+    // for a key that may still fail.
     let (mut endless, mut tries) = (false, MOST_TRIES);
     while let Some(found) = text[at..to].find(BEGIN) {
         let start = at + found;

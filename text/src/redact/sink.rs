@@ -1,8 +1,8 @@
 //! The only form in which text may be stored, printed or sent.
 //!
 //! Secrets are replaced first, then control characters are removed, and only then may the text be
-//! cut. In any other order, part of a secret could remain and no longer match. Every sink must take
-//! its text as [`Redacted`].
+//! cut. In any other order, part of a secret could remain and not be recognized. Every sink must
+//! take its text as [`Redacted`].
 
 use std::fmt;
 use std::ops::Deref;
@@ -18,7 +18,8 @@ use super::{Redactor, StreamRedactor};
 static KNOWN: LazyLock<RwLock<(Vec<String>, Redactor)>> =
     LazyLock::new(|| RwLock::new((Vec::new(), Redactor::new(Vec::new()))));
 
-/// Text without recognized secrets and without control characters other than line feeds and tabs.
+/// Text without recognized secrets and without characters that a terminal would interpret, except
+/// for line feeds and tabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Redacted(String);
@@ -125,7 +126,8 @@ fn clean(redactor: &Redactor, value: &mut Value) {
     }
 }
 
-/// Returns whether a terminal displays the character without interpreting it.
+/// Returns whether the character is a line feed, a tab, or one that a terminal displays without
+/// interpreting it.
 fn is_plain(c: &char) -> bool {
     matches!(c, '\n' | '\t') || !(c.is_control() || steers(*c))
 }

@@ -10,8 +10,7 @@ pub(super) struct Shape {
     pub tail: fn(u8) -> bool,
     /// Minimum number of bytes after the prefix.
     pub least: usize,
-    /// Whether the prefix must not follow a letter or digit. This is set for prefixes that occur in
-    /// words.
+    /// Whether the prefix must begin a word, because it could also occur inside one.
     pub word: bool,
     /// A final check of the text after the prefix.
     pub check: fn(&str) -> bool,

@@ -1,6 +1,5 @@
-//! Tests that secrets are redacted wherever they occur in logs, and that text that only resembles a
-//! secret is kept. The samples are assembled from parts, so that secret scanners do not report this
-//! file.
+//! Tests that secrets are redacted wherever they occur in logs, and that text resembling a secret
+//! is kept. The samples are assembled from parts, so that secret scanners do not report this file.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,7 +21,7 @@ fn pem(kind: &str) -> String {
     )
 }
 
-/// Returns tokens that are found in any context, with their kind.
+/// Returns tokens that are found in any context, with their kinds.
 fn tokens() -> Vec<(String, &'static str)> {
     let upper = WORD.to_uppercase();
     let jwt = format!("eyJ{}.eyJ{}.{}", &WORD[..17], &WORD[3..30], &WORD[..20]);
@@ -273,7 +272,7 @@ fn key_in_endless_line_is_found_near_its_marker() {
     assert!(!shown.contains(WORD), "{}", &shown[shown.len() - 200..]);
 }
 
-/// Returns whether `shown` contains a part of the secret from which the rest could be guessed.
+/// Returns whether `shown` contains 16 consecutive bytes of a line of the secret.
 fn leaks(shown: &str, secret: &str) -> bool {
     const PART: usize = 16;
     let lines = secret.lines().filter(|line| line.len() >= PART);
@@ -292,7 +291,6 @@ fn no_kind_leaks_at_any_cut_in_any_encoding() {
         let json = serde_json::json!({ "text": text }).to_string();
         let percent = percent_encoded(&text);
         for (form, encoded) in [("plain", &text), ("json", &json), ("percent", &percent)] {
-            // This form of the text contains the percent-encoded secret.
             let secret = if form == "percent" {
                 percent_encoded(&sample.secret)
             } else {
@@ -319,7 +317,7 @@ fn no_kind_leaks_at_any_cut_in_any_encoding() {
 }
 
 #[test]
-fn redaction_of_hostile_texts_ends() {
+fn redaction_of_hostile_texts_terminates() {
     for piece in [
         "token=",
         "token=a1",
