@@ -7,7 +7,7 @@ use crate::error::{MemoryError, Result};
 use crate::node::{EdgeType, NewNode, Node, NodeType, RECOMMENDED, Scope, Tier};
 use crate::query;
 use crate::rank;
-use crate::store::{Change, Reader, select_nodes};
+use crate::store::{Change, Reader, select_nodes, valid_tag};
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
 use rusqlite::params;
@@ -262,13 +262,11 @@ impl Change<'_> {
     /// Returns an error if the name cannot be part of a tag, or the store cannot be written.
     pub fn start_task(&mut self, name: &str, actor: &Actor) -> Result<()> {
         let name = &*Redacted::of(name);
+        let tag = valid_tag(&format!("task:{name}"))?;
         let others = "NOT EXISTS (SELECT 1 FROM tags o JOIN pending p ON o.tag = 'task:' || p.value \
             WHERE o.node_id = n.id AND p.key = 'current_task' AND p.session <> ?2)";
         for id in self.working(others, &actor.session, actor)? {
-            self.tag(&id, &format!("task:{name}"))?;
-        }
-        if name.contains(|c: char| c == ',' || c.is_whitespace()) {
-            return Err(MemoryError::Invalid(format!("{name:?} is not a valid task name")));
+            self.tag(&id, &tag)?;
         }
         self.set_pending(&actor.session, key::TASK, name)
     }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{MemoryError, Result};
 use crate::node::{NewNode, Node, NodeType, RECOMMENDED, token_estimate};
 use crate::query::{Expr, Selection, Superseded};
-use crate::store::{Change, Edge, Memory, View};
+use crate::store::{Change, Edge, Memory, View, valid_view_name};
 
 /// A tag of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -126,6 +126,9 @@ impl Change<'_> {
         {
             return Err(MemoryError::Invalid(format!("{:?} is not a node id", bad.id)));
         }
+        for view in &export.views {
+            valid_view_name(&view.name)?;
+        }
         self.begin()?;
         let cleaned = |text: &str| Redacted::of(text).into_string();
         let mut done = Imported::default();
@@ -162,7 +165,7 @@ impl Change<'_> {
                          query = ?2, budget = ?3, created_at = ?4, updated_at = ?5 \
                          WHERE created_at = updated_at",
                     )?
-                    .execute(params![it.name, cleaned(&it.query), it.budget, it.created_at, it.updated_at])?;
+                    .execute(params![cleaned(&it.name), cleaned(&it.query), it.budget, it.created_at, it.updated_at])?;
             }
             tx.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get::<_, i64>(0))
         })?;
@@ -214,7 +217,9 @@ impl Export {
             )));
         }
         // `immutable` keeps SQLite from creating files beside the store.
-        let uri = format!("file:{}?immutable=1", path.display().to_string().replace('?', "%3f"));
+        let escaped = path.display().to_string().replace('%', "%25");
+        let escaped = escaped.replace('?', "%3f").replace('#', "%23");
+        let uri = format!("file:{}?immutable=1", escaped);
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
         let db = rusqlite::Connection::open_with_flags(uri, flags).map_err(wrong)?;
         let text = |row: &rusqlite::Row<'_>, name: &str| -> Option<String> {

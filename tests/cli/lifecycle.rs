@@ -289,8 +289,10 @@ fn goto_ends_the_backoff() {
     for minute in ["00", "01", "02"] {
         tick(minute).ends(1);
     }
-    tick("03").ends(0).expect_text("gate: rem failed 3 times");
+    tick("03").ends(0).expect_text("gate: lifecycle failed 3 times");
+    assert!(fixture.path(".runner/failed/lifecycle.json").exists());
     fixture.run_at("2026-06-10T10:04:00Z", &["lifecycle", "goto", "add"]).ends(0);
+    assert!(!fixture.path(".runner/failed/lifecycle.json").exists());
     // The next failure is the first one in the new state.
     tick("05").ends(1).expect_text("add failed and remains the current state: ");
 }

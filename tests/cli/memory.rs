@@ -309,6 +309,37 @@ fn exports_are_imported_byte_for_byte() {
 }
 
 #[test]
+fn imported_circles_and_secrets_do_no_harm() {
+    let fixture = Fixture::new();
+    let add = |text: &str| {
+        let added = fixture.run(&["memory", "add", "--type", "fact", text, "--json"]).ends(0);
+        added.json()["id"].as_str().unwrap().to_owned()
+    };
+    let (a, b, c) = (add("the first"), add("the second"), add("the third"));
+    fixture.run(&["memory", "supersede", &b, &a]).ends(0);
+    let mut export = fixture.run(&["memory", "export"]).ends(0).json();
+    for node in export["nodes"].as_array_mut().unwrap() {
+        if node["id"] == a.as_str() {
+            node["superseded_by"] = json!(b);
+        }
+    }
+    let secret = format!("ghp_{}", "a1B2".repeat(9));
+    export["views"][0]["name"] = json!("mine");
+    export["views"][0]["query"] = json!(format!("text:{secret}"));
+    fixture.write("circle.json", export.to_string());
+    let db = fixture.root().join("copy.db").display().to_string();
+    let on_copy = |args: &[&str]| fixture.run(&[&["memory", "--db", &db], args].concat());
+    on_copy(&["import", "circle.json"]).ends(0);
+    on_copy(&["supersede", &c, &a]).ends(0);
+    assert!(!on_copy(&["export"]).ends(0).out.contains(&secret));
+    export["views"][0]["name"] = json!("two words");
+    fixture.write("circle.json", export.to_string());
+    on_copy(&["import", "circle.json"]).ends(2).expect_text("not a valid view name");
+    let long = "x".repeat(200);
+    fixture.run(&["memory", "task", "start", &long]).ends(2).expect_text("not a valid tag");
+}
+
+#[test]
 fn every_change_can_be_undone() {
     let fixture = Fixture::with("");
     let export = || fixture.run(&["memory", "export"]).ends(0).out;
@@ -560,7 +591,8 @@ fn killable(session: &Session<'_>, name: &str, more: Value, after: Option<u64>) 
 fn failed_model_commands_create_no_store() {
     let fixture = Fixture::with("");
     fixture.run(&["memory", "model", "show"]).ends(78).expect_text("runner memory model build");
-    fs::create_dir_all(fixture.root().join("model")).unwrap();
+    fixture.write("model/model.safetensors", "no model");
+    fixture.write("model/tokenizer.json", "no tokenizer");
     let built = fixture.run(&["memory", "model", "build", "model"]);
     assert_ne!(built.code, 0, "{built:?}");
     let has_store = fixture.root().join(".ctx").exists();

@@ -46,6 +46,8 @@ pub struct RunFilter {
     pub limit: u32,
     /// Only the runs that failed, timed out or were lost.
     pub failed: bool,
+    /// Only the runs that have an outcome.
+    pub settled: bool,
     /// Only the runs that were recorded at this time or later.
     pub since: Option<Timestamp>,
     /// Only the runs whose outcome or state has this name.
@@ -148,6 +150,9 @@ fn conditions(filter: &RunFilter, query: &mut RunQuery) {
         query.wheres.push(
             "r.state = 'settled' AND r.outcome ->> 'outcome' IN ('failed', 'timed-out', 'lost')",
         );
+    }
+    if filter.settled {
+        query.wheres.push("r.state = 'settled'");
     }
     if let Some(outcome) = &filter.outcome {
         query.and("coalesce(r.outcome ->> 'outcome', r.state) = ?", outcome.clone());

@@ -62,9 +62,9 @@ pub fn step(state: &CycleState, facts: &TickFacts<'_>, now: Timestamp) -> CycleS
         && failed <= now
     {
         let why = format!(
-            "gate: {name} failed {} times in a row and is not tried again before {until:.0}; \
-             `runner jobs reset {}` ends the backoff",
-            facts.failures, facts.job
+            "gate: {0} failed {1} times in a row and is not tried again before {until:.0}; \
+             `runner jobs reset {0}` ends the backoff",
+            facts.job, facts.failures
         );
         return CycleStep::Gate { until, why };
     }

@@ -37,6 +37,9 @@ pub struct Block {
     pub whole: Vec<String>,
 }
 
+/// The note after the last line that fits.
+const MORE: &str = "… more: runner memory list\n";
+
 /// A part of a block, built line by line within a limit.
 #[derive(Debug)]
 pub(crate) struct Body {
@@ -66,13 +69,15 @@ impl Body {
         fits
     }
 
-    /// Adds the lines of a string until one does not fit, and then a note that there are more.
+    /// Adds the lines of a string until one does not fit, and then a note that there are more. The
+    /// block contains the note at most once.
     pub(crate) fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             if !self.add(&format!("{line}\n")) {
-                let last = "… more: runner memory list\n";
-                self.limit += last.len();
-                self.add(last);
+                if !self.text.contains(MORE) {
+                    self.limit += MORE.len();
+                    self.add(MORE);
+                }
                 return;
             }
         }

@@ -1,5 +1,7 @@
 //! Tags of nodes, and edges between them.
 
+use std::collections::BTreeSet;
+
 use runner_text::redact::Redacted;
 use rusqlite::params;
 use serde::{Deserialize, Serialize};
@@ -60,6 +62,22 @@ impl Reader<'_> {
     }
 }
 
+/// Returns a redacted tag.
+///
+/// # Errors
+/// Returns an error if the tag is empty, too long or contains a comma, white space or a control
+/// character.
+pub(crate) fn valid_tag(tag: &str) -> Result<String> {
+    let tag = Redacted::of(tag.trim()).into_string();
+    let bad = |c: char| c == ',' || c.is_whitespace() || c.is_control();
+    match tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(bad) {
+        false => Ok(tag),
+        true => Err(MemoryError::Invalid(format!(
+            "{tag:?} is not a valid tag: use 1 to {LONGEST_TAG} characters without commas or spaces"
+        ))),
+    }
+}
+
 impl Change<'_> {
     /// Adds a tag to a node. Returns whether the tag is new to the node.
     ///
@@ -67,13 +85,7 @@ impl Change<'_> {
     /// Returns an error if the tag is empty, too long or contains a comma, white space or a control
     /// character.
     pub fn tag(&mut self, id: &str, tag: &str) -> Result<bool> {
-        let tag = Redacted::of(tag.trim()).into_string();
-        let bad = |c: char| c == ',' || c.is_whitespace() || c.is_control();
-        if tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(bad) {
-            return Err(MemoryError::Invalid(format!(
-                "{tag:?} is not a valid tag: use 1 to {LONGEST_TAG} characters without commas or spaces"
-            )));
-        }
+        let tag = valid_tag(tag)?;
         self.begin()?;
         let sql = "INSERT OR IGNORE INTO tags VALUES (?1, ?2, ?3)";
         let added = self.sql(|tx| tx.prepare_cached(sql)?.execute((id, &tag, &self.at)))?;
@@ -139,7 +151,9 @@ impl Change<'_> {
     pub fn supersede(&mut self, old: &str, new: &str) -> Result<(String, String)> {
         let (old, new) = (self.resolve(old)?, self.resolve(new)?);
         let mut next = Some(new.clone());
-        while let Some(id) = next {
+        let mut seen = BTreeSet::new();
+        // Imported nodes may replace each other in a circle.
+        while let Some(id) = next.filter(|id| seen.insert(id.clone())) {
             if id == old {
                 return Err(MemoryError::Invalid(format!(
                     "{old} and {new} are the same node, or {old} already replaces {new}"

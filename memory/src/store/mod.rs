@@ -18,10 +18,12 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, Trans
 use crate::error::{MemoryError, Result};
 
 pub use links::Edge;
+pub(crate) use links::valid_tag;
 pub use nodes::{NodeEdit, Resolved};
 pub(crate) use nodes::{scope_arguments, select as select_nodes};
 pub use undo::Undone;
 pub use views::{DEFAULT_BUDGET, DEFAULT_VIEW, View};
+pub(crate) use views::valid_view_name;
 
 /// Marks the file as runner's memory store: "RNmm" in ASCII.
 pub const APPLICATION_ID: i64 = 0x524e_6d6d;

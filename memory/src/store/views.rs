@@ -1,5 +1,6 @@
 //! Views: named queries with a budget.
 
+use runner_text::redact::Redacted;
 use rusqlite::Row;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +55,17 @@ impl Memory {
     }
 }
 
+/// Checks the name of a view.
+///
+/// # Errors
+/// Returns an error if the name is empty or contains white space or a control character.
+pub(crate) fn valid_view_name(name: &str) -> Result<()> {
+    match name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
+        true => Err(MemoryError::Invalid(format!("{name:?} is not a valid view name"))),
+        false => Ok(()),
+    }
+}
+
 impl Change<'_> {
     /// Creates a view.
     ///
@@ -62,9 +74,8 @@ impl Change<'_> {
     pub fn create_view(&mut self, name: &str, query: &str, budget: i64) -> Result<()> {
         crate::query::parse(query)?;
         let name = name.trim();
-        if name.is_empty() || name.chars().any(|c| c.is_control() || c.is_whitespace()) {
-            return Err(MemoryError::Invalid(format!("{name:?} is not a valid view name")));
-        }
+        valid_view_name(name)?;
+        let (name, query) = (&*Redacted::of(name), &*Redacted::of(query));
         self.begin()?;
         let sql = "INSERT OR IGNORE INTO views VALUES (?1, ?2, ?3, ?4, ?4)";
         match self.sql(|tx| tx.execute(sql, (name, query, budget.max(0), &self.at)))? {
@@ -86,6 +97,7 @@ impl Change<'_> {
         query.map(crate::query::parse).transpose()?;
         self.begin()?;
         let budget = budget.map(|budget| budget.max(0));
+        let query = query.map(|query| Redacted::of(query).into_string());
         let sql = "UPDATE views SET query = coalesce(?2, query), budget = coalesce(?3, budget), \
             updated_at = ?4 WHERE name = ?1";
         match self.sql(|tx| tx.execute(sql, (name, query, budget, &self.at)))? {

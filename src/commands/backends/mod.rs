@@ -45,8 +45,8 @@ enum BackendsCommand {
     ///
     /// The call is real and may cost money: an answer of at most 1000 tokens within two minutes. It
     /// is made in the sandbox of a job that only sends requests. It reserves 100000 tokens and
-    /// $0.50, and the reported usage counts toward the budgets of the project's day and of the
-    /// backend's pool.
+    /// $0.50 (nothing for the built-in backend), and the reported usage counts toward the budgets
+    /// of the project's day and of the backend's pool.
     #[command(after_help = "Example: runner backends test claude-haiku")]
     Test {
         /// The backend's name in runner.toml

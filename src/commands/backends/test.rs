@@ -151,6 +151,7 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
         Err(failure) => {
             let error = BackendError::Unavailable { why: failure.to_string() };
             test.settle(&mut actor, Some(error.into())).map_err(act_failure)?;
+            let _not_needed_any_more = fs::remove_dir_all(&folder);
             return Err(failure);
         }
     };

@@ -207,7 +207,10 @@ fn amounts(words: &[String]) -> Result<Amounts, Failure> {
                 .ok_or_else(|| {
                     wrong("expected an amount in dollars, from $0.000001 to a million")
                 })?,
-            3 => values::duration(value).map_err(|why| wrong(&why))?.as_secs().unsigned_abs(),
+            3 => match values::duration(value).map_err(|why| wrong(&why))?.as_secs() {
+                seconds @ 1.. => seconds.unsigned_abs(),
+                _ => return Err(wrong("expected at least a second")),
+            },
             _ => value
                 .parse::<u64>()
                 .ok()
@@ -236,7 +239,7 @@ fn named(
         ["day"] => Ok(budget::day(here, now)),
         ["night"] => {
             let night = store.nights(&here.id, 1)?.into_iter().next();
-            let night = night.filter(|night| night.closed.is_none() && night.closes > now);
+            let night = night.filter(|night| night.closed.is_none());
             night
                 .map(|night| budget::of_night(here, &night))
                 .ok_or_else(|| nothing("no night is open".to_owned()))

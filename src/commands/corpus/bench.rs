@@ -1,5 +1,6 @@
 //! `runner corpus bench`: measures how well the corpus answers a fixed set of questions.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, read_in};
@@ -40,7 +41,10 @@ impl BenchArgs {
                     Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|error| {
                         Failure::data(format!("{}: {error}", judged.display()))
                     })?),
-                    Err(_) => None,
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                    Err(error) => {
+                        return Err(Failure::data(format!("{}: {error}", judged.display())));
+                    }
                 };
                 (elsewhere(&folder)?, judged)
             }

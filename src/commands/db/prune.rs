@@ -62,27 +62,25 @@ fn describe_plan(plan: &PrunePlan) -> String {
         "data past its retention period (database rows: before {}):\n",
         show::format_time(plan.limit)
     );
-    let mut line = |count: u64, what: &str| {
+    let mut line = |count: u64, one: &str, more: &str| {
         if count > 0 {
-            text.push_str(&format!("  remove  {count} {what}\n"));
+            text.push_str(&format!("  remove  {}{more}\n", show::count(count, one)));
         }
     };
-    line(rows.occurrences.len() as u64, "occurrences");
-    line(rows.runs, "runs of these occurrences");
-    line(
-        rows.deferrals.len() as u64,
-        "deferred runs between the first and the last run of an occurrence",
-    );
-    line(rows.nights.len() as u64, "nights");
-    line(rows.budget_usage.len() as u64, "records of budget usage");
-    line(rows.events, "events");
-    line(rows.alerts.len() as u64, "alerts that have ended, with their messages");
+    line(rows.occurrences.len() as u64, "occurrence", "");
+    line(rows.runs, "run", " of these occurrences");
+    let between = " between the first and the last run of an occurrence";
+    line(rows.deferrals.len() as u64, "deferred run", between);
+    line(rows.nights.len() as u64, "night", "");
+    line(rows.budget_usage.len() as u64, "record", " of budget usage");
+    line(rows.events, "event", "");
+    line(rows.alerts.len() as u64, "ended alert", " with all messages");
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for file in &plan.files {
         *kinds.entry(format!("{:?}", file.kind).to_lowercase()).or_default() += 1;
     }
     for (kind, count) in kinds {
-        line(count, &format!("files or folders of kind {kind}"));
+        line(count, "item", &format!(" of kind {kind}"));
     }
     for kept in &plan.kept {
         text.push_str(&format!("  keep    {} ({})\n", show::count(kept.count, "item"), kept.why));

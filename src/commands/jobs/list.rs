@@ -89,10 +89,10 @@ struct LastRun {
 }
 
 impl LastRun {
-    /// Returns the last finished run among the job's 20 newest runs, or `None` if none of them has
-    /// finished.
+    /// Returns the last finished run of the job, or `None` if no run has finished.
     fn of(store: &Store, job: JobId) -> Result<Option<Self>, Failure> {
-        let filter = RunFilter { job: Some(job), limit: 20, ..RunFilter::default() };
+        let filter =
+            RunFilter { job: Some(job), settled: true, limit: 1, ..RunFilter::default() };
         let over = store.runs(&filter)?.into_iter().find_map(|row| {
             let outcome = row.outcome()?.clone();
             Some(Self { run: row.id.clone(), finished: row.finished(), outcome })

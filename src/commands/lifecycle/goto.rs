@@ -5,6 +5,7 @@ use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::scope::Expect;
+use runner_jobs::failmark;
 use runner_jobs::lifecycle::position::{self, Position};
 use runner_jobs::lifecycle::spec::StateKind;
 use runner_jobs::manual_edit::{self, ManualEdit};
@@ -87,6 +88,12 @@ impl GotoArgs {
         let now = cli.env.wall()?;
         if let Ok(row) = store.job(&here.id, job) {
             store.acknowledge(&here.id, row.id, job, &env::person(), now)?;
+        }
+        // The job's settings name the failure marker's file.
+        if here.check_trusted(job).is_ok() {
+            failmark::remove(&here.root, &here.config.job(job)?.spec).map_err(|error| {
+                Failure::cannot_write(format!("the failure marker of {job}: {error}"))
+            })?;
         }
         cli.ui.show(&NewPosition { state: state.name.clone(), hits: 0, run, kind: state.kind });
         Ok(Exit::Done)

@@ -135,12 +135,15 @@ impl SearchArgs {
         let hits = rank::search(reader, &self.words.join(" "), &on.scope, self.limit)?;
         let ids: Vec<String> = hits.iter().map(|hit| hit.id.clone()).collect();
         let short = reader.short_ids(&ids)?;
-        let nodes = reader.nodes(&ids)?.into_iter();
-        let hits = hits.iter().zip(nodes).map(|(hit, node)| HitView {
-            score: hit.score,
-            share: hit.share,
-            relevant: hit.is_relevant(),
-            node: NodeView::of(node, &short),
+        // Another process may have deleted a node since the search.
+        let hits = reader.nodes(&ids)?.into_iter().filter_map(|node| {
+            let hit = hits.iter().find(|hit| hit.id == node.id)?;
+            Some(HitView {
+                score: hit.score,
+                share: hit.share,
+                relevant: hit.is_relevant(),
+                node: NodeView::of(node, &short),
+            })
         });
         on.ui.show(&HitsView { hits: hits.collect() });
         Ok(())

@@ -26,8 +26,6 @@ use crate::ui::{Failure, show};
 /// Number of consecutive scheduled times, each replaced by the next, after which a job is reported
 /// as starved.
 const STARVED: u32 = 3;
-/// Number of most recent runs to search for a failing job's failure.
-const SEARCHED: u32 = 20;
 
 impl GatheredStatus<'_> {
     /// Creates the status of one project.
@@ -144,17 +142,13 @@ impl GatheredStatus<'_> {
             if marks.iter().any(|mark| mark.job == job.name) {
                 continue;
             }
-            let runs = self.store.runs(&RunFilter {
+            let failed = self.store.runs(&RunFilter {
                 job: Some(job.id),
-                limit: SEARCHED,
+                failed: true,
+                limit: 1,
                 ..RunFilter::default()
             })?;
-            let failed = runs.iter().find_map(|row| match row.outcome() {
-                Some(
-                    it @ (Outcome::Failed { .. } | Outcome::TimedOut { .. } | Outcome::Lost { .. }),
-                ) => Some((row, it)),
-                _ => None,
-            });
+            let failed = failed.first().and_then(|row| Some((row, row.outcome()?)));
             let Some((row, outcome)) = failed else { continue };
             found.push(JobFailure {
                 job: job.name.clone(),
