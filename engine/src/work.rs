@@ -144,8 +144,12 @@ impl Work {
         if let Some(closed) = &self.closed {
             return Ok(closed.clone());
         }
-        let changed = kept::changed(&self.kept);
         let (scratch, unchanged) = (run_dir.join(SCRATCH), run_dir.join(UNCHANGED));
+        // An earlier call found nothing. The user may have edited a kept file since then.
+        let changed = match unchanged.exists() {
+            true => Vec::new(),
+            false => kept::changed(&self.kept),
+        };
         let mut imported = Imported::default();
         if let Some(private) = self.git.as_ref().filter(|_| !unchanged.exists()) {
             let git = Git::new(&self.root, &self.env, &self.run);

@@ -335,6 +335,9 @@ fn imported_circles_and_secrets_do_no_harm() {
     export["views"][0]["name"] = json!("two words");
     fixture.write("circle.json", export.to_string());
     on_copy(&["import", "circle.json"]).ends(2).expect_text("not a valid view name");
+    let mut session = Session::new(&fixture, "s");
+    session.start("startup");
+    session.prompt("Hello.");
     let long = "x".repeat(200);
     fixture.run(&["memory", "task", "start", &long]).ends(2).expect_text("not a valid tag");
 }

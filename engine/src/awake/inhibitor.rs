@@ -1,7 +1,7 @@
 //! The process that holds the inhibition lock.
 
 use std::collections::BTreeMap;
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -157,6 +157,7 @@ impl InhibitorProcess {
                 return Err(format!("no answer within {} seconds", PATIENCE.as_secs()));
             }
             match stdout.read(&mut chunk) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(0) | Err(_) => return Ok(false),
                 Ok(count) => said.extend_from_slice(&chunk[..count]),
             }

@@ -17,10 +17,10 @@
 
 #![allow(clippy::disallowed_methods, reason = "clippy directs the other modules to this one")]
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
@@ -279,6 +279,7 @@ pub fn copy_host(from: &Path, to: &Path) -> io::Result<()> {
     // Other users must not be able to read the copy before it has the permissions of its source.
     options.write(true).create(true).truncate(true).mode(0o600);
     let mut target = open_with(&mut options, to)?;
+    target.set_permissions(Permissions::from_mode(0o600))?;
     io::copy(&mut source, &mut target)?;
     target.set_permissions(source.metadata()?.permissions())
 }

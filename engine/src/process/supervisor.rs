@@ -183,7 +183,7 @@ impl Supervisor {
 
     /// Returns the time by which `Tick` must be sent unless another event arrives earlier.
     pub fn next_deadline(&self) -> Option<Duration> {
-        let total = self.limits.total.map(|total| self.started.saturating_add(total));
+        let total = self.total();
         match self.state {
             SupervisorState::Starting | SupervisorState::Running { .. } => {
                 [self.silence().map(|(at, _)| at), total].into_iter().flatten().min()
@@ -259,8 +259,11 @@ impl Supervisor {
             return Vec::new();
         }
         match self.state {
+            // A late tick may find both deadlines passed.
             SupervisorState::Starting | SupervisorState::Running { .. } => match self.silence() {
-                Some((at, reason)) if now >= at => self.stop(reason, now),
+                Some((at, reason)) if now >= at && self.total().is_none_or(|total| at <= total) => {
+                    self.stop(reason, now)
+                }
                 _ => self.stop(Reason::TotalDeadline, now),
             },
             SupervisorState::Grace { .. } => self.linger(now),
@@ -272,6 +275,11 @@ impl Supervisor {
             SupervisorState::Killing { .. } | SupervisorState::Draining { .. } => self.finish(),
             SupervisorState::Done => Vec::new(),
         }
+    }
+
+    /// Returns the total deadline, if there is one.
+    fn total(&self) -> Option<Duration> {
+        self.limits.total.map(|total| self.started.saturating_add(total))
     }
 
     fn silence(&self) -> Option<(Duration, Reason)> {
@@ -357,9 +365,16 @@ mod tests {
 
         let mut child = supervisor();
         assert_eq!(child.handle(output(1), at(10)), []);
-        // After a suspend, both deadlines have passed. The idle deadline is the reason.
+        // After a suspend, both deadlines have passed. The earlier one is the reason.
         assert_eq!(child.handle(SupervisorEvent::Tick, at(5_000)), [SupervisorEffect::Terminate]);
         assert_eq!(child.reason(), Reason::IdleDeadline);
+
+        let mut child = supervisor();
+        for second in [10, 39, 68, 97] {
+            assert_eq!(child.handle(output(1), at(second)), []);
+        }
+        assert_eq!(child.handle(SupervisorEvent::Tick, at(5_000)), [SupervisorEffect::Terminate]);
+        assert_eq!(child.reason(), Reason::TotalDeadline);
     }
 
     #[test]
