@@ -106,8 +106,8 @@ pub struct RequestLimits {
     /// Maximum total time.
     #[serde(rename = "total_ms", with = "millis")]
     pub total: Duration,
-    /// The sampling temperature, or `None` for the backend's default. Only a `command` backend
-    /// receives it.
+    /// The sampling temperature, or `None` for the backend's default. `command` and `ollama`
+    /// backends receive it, and so do OpenAI-compatible servers other than OpenAI's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<Temperature>,
 }

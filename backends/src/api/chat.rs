@@ -33,6 +33,9 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
         let format = named_format(schema);
         body["response_format"] = json!({"type": "json_schema", "json_schema": format});
     }
+    if let Some(temperature) = plan.temperature(request) {
+        body["temperature"] = temperature;
+    }
     body
 }
 

@@ -69,6 +69,9 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
             "num_predict": plan.most_tokens(request).min(window),
         },
     });
+    if let Some(temperature) = plan.temperature(request) {
+        body["options"]["temperature"] = temperature;
+    }
     if let Some(keep_alive) = &plan.keep_alive {
         body["keep_alive"] = keep_alive.clone().into();
     }

@@ -193,6 +193,18 @@ impl EndpointPlan {
         [self.settings.max_output_tokens, share].into_iter().flatten().fold(asked, u64::min)
     }
 
+    /// Returns the sampling temperature to send, if any. The newest models of Anthropic and OpenAI
+    /// refuse requests with a temperature.
+    pub fn temperature(&self, request: &Request) -> Option<serde_json::Value> {
+        let refuses = match self.dialect {
+            Dialect::Messages => true,
+            Dialect::Chat | Dialect::Responses => self.is_first_hand,
+            Dialect::Ollama => false,
+        };
+        let temperature = request.limits.temperature.filter(|_| !refuses)?;
+        Some(f64::from(temperature).into())
+    }
+
     /// Returns the maximum number of bytes in an answer's text. Without `output_cap`, the limit
     /// allows more bytes per token than any real token has.
     pub fn most_text(&self, request: &Request) -> usize {

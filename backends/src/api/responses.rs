@@ -26,6 +26,9 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
         format.insert("type".to_owned(), "json_schema".into());
         body["text"] = json!({"format": format});
     }
+    if let Some(temperature) = plan.temperature(request) {
+        body["temperature"] = temperature;
+    }
     body
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use runner_backends::{Backend, BackendError as E, NullSink, Reply, Request, build};
+use runner_backends::{Backend, BackendError as E, NullSink, Reply, Request, Temperature, build};
 use runner_engine::process::Cancel;
 use serde_json::{Value, json};
 
@@ -188,7 +188,8 @@ fn exceeded_window_names_its_setting() {
 fn each_provider_gets_its_schema_form() {
     let closed = json!({"type": "array", "items": {"type": "object", "properties": {"a": {"type": "string"}},
         "required": ["a"], "additionalProperties": false}});
-    let request = Request { schema: Some(closed.clone()), ..question(None) };
+    let mut request = Request { schema: Some(closed.clone()), ..question(None) };
+    request.limits.temperature = Some(Temperature::hundredths(80));
     let asked = |kind: &str, dialect: Dialect, more: Value| {
         let server = Server::start(move |talk, seen| B::Good.answer(dialect, talk, seen, ""));
         ask(&*backend(kind, &server.url(), more), &request).unwrap();
@@ -204,10 +205,14 @@ fn each_provider_gets_its_schema_form() {
         (&chat["max_tokens"], &chat["stream_options"]["include_usage"]),
         (&json!(1_000), &json!(true))
     );
+    assert_eq!(chat["temperature"], 0.8);
+    assert_eq!(asked("ollama", Dialect::Ollama, json!({}))["options"]["temperature"], 0.8);
     let responses = asked("openai", Dialect::Responses, json!({ "api": "responses" }));
+    assert_eq!(responses["temperature"], 0.8);
     assert_eq!(responses["text"]["format"]["schema"]["properties"]["answer"], closed);
     assert_eq!(responses["store"], false);
     let schema = asked("anthropic", Dialect::Messages, json!({ "structured": "schema" }));
+    assert!(schema["temperature"].is_null());
     assert_eq!(schema["output_config"]["format"]["schema"]["properties"]["answer"], closed);
     let words = asked("openai", Dialect::Chat, json!({ "structured": "prompt" }));
     assert!(words["response_format"].is_null());
