@@ -314,12 +314,16 @@ mod tests {
             "echo x > a; cat < /etc/passwd",
             "cargo test 2>&1 | tee log",
             "git commit -m 'a > b'",
+            "git config --global --get user.name",
+            "git config list",
             "cp /etc/passwd here",
         ] {
             assert_eq!(ask("Bash", json!({ "command": line })), Ok(()), "{line}");
         }
         for line in [
             "echo x > ../out/y",
+            "git config --global core.pager list-x",
+            "git config --global core.hooksPath get-x",
             "echo x >>/etc/cron.d/y",
             "tee ~/.bashrc",
             "echo $(id) > \"$HOME/.profile\"",

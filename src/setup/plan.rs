@@ -101,16 +101,10 @@ fn lossy(text: Option<&Vec<u8>>) -> String {
     text.map_or_else(String::new, |text| String::from_utf8_lossy(text).into_owned())
 }
 
-/// Formats a command line for display.
+/// Formats a command line that can be pasted into a shell.
 pub fn shown(words: &[String]) -> String {
-    let words: Vec<String> = words
-        .iter()
-        .map(|word| match word.contains(|c: char| c.is_whitespace() || "'\"$&<>;|\\".contains(c)) {
-            true => format!("'{}'", word.replace('\'', "'\\''")),
-            false => word.clone(),
-        })
-        .collect();
-    words.join(" ")
+    let quoted = |word: &String| shlex::try_quote(word).unwrap_or_default().into_owned();
+    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 impl SetupStep {

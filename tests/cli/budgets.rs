@@ -147,7 +147,8 @@ fn budget_grant_ends_with_its_day() {
     at(&fixture, noon, &["run", "ask1"]).ends(1).expect_text("over-budget");
     let grant = ["budget", "grant", "pool:max:day"];
     for (bad, why) in [
-        (&["calls=0", "--reason", "x"][..], "greater than zero"),
+        (&["calls=0", "--reason", "x"][..], "a whole number from 1"),
+        (&["time=500ms", "--reason", "x"], "at least a second"),
         (&["calls=1", "--reason", " "], "state what the grant is for"),
         (&["call=1", "--reason", "x"], "the units are"),
         (&["ideas=5", "--reason", "x"], "has no limit for ideas"),

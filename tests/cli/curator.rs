@@ -234,7 +234,7 @@ fn learnings_wait_for_the_corpus_lock() {
         fixture.run(&kind).ends(0);
     };
     enqueue("s.jsonl");
-    fixture.run(&["curator", "work"]).expect_text("the corpus is locked by PID");
+    fixture.run(&["curator", "work"]).expect_text("the corpus is locked by another process");
     assert!(
         !fixture.path(".agents/learnings").exists(),
         "learnings were written while the corpus was locked"

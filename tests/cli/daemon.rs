@@ -300,7 +300,7 @@ fn daemon_cancels_a_run_on_request() {
     assert_eq!(daemon.ask(&request)["is"], "cancelled");
     daemon.wait_for_text("wait: cancelled");
     let reported = daemon.ask(&request);
-    assert!(reported["why"].as_str().unwrap().contains("is over"), "{reported}");
+    assert!(reported["why"].as_str().unwrap().contains("has already ended"), "{reported}");
 }
 
 #[test]

@@ -8,8 +8,21 @@ use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan as _};
 
-const MONTHS: [&str; 12] =
-    ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
+/// The names of the months. A message contains at least the first three letters.
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
 
 /// Returns the reset time given in `text`, if there is one. A time span starts at `now`. A time
 /// without a zone is interpreted in `zone`.
@@ -94,7 +107,8 @@ fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timesta
                 None => break,
             }
         }
-        if let Some(found) = MONTHS.iter().position(|name| lower.starts_with(name)) {
+        let is_month = |full: &&str| lower.len() >= 3 && full.starts_with(&lower);
+        if let Some(found) = MONTHS.iter().position(is_month) {
             month = i8::try_from(found + 1).ok();
         } else if let Some(found) = clock(&lower, next.as_deref()) {
             time = Some(found);
@@ -107,7 +121,8 @@ fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timesta
             }
         }
     }
-    let time = time.or(month.map(|_| Time::midnight()))?;
+    // A month without a day may be another word, such as "may".
+    let time = time.or(month.zip(day).map(|_| Time::midnight()))?;
     let local = now.to_zoned(zone.clone());
     let on = |date: Date| zone.to_timestamp(date.to_datetime(time)).ok();
     match (month, day) {
@@ -181,6 +196,9 @@ mod tests {
             ("resets soon", None),
             ("resets", None),
             ("please try again later", None),
+            ("try again later. You may upgrade", None),
+            ("try again later, or decide to upgrade", None),
+            ("resets Sept 3rd, 2027 (UTC)", Some("2027-09-03T00:00:00Z")),
             ("try again in a while", None),
             ("resets 25:00 (UTC)", None),
             ("resets 13pm (UTC)", None),

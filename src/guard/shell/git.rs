@@ -15,6 +15,8 @@ const COMMITS: &str = "add commit tag branch fetch push notes stage update-ref r
 /// those that have subcommands of their own.
 const LISTERS: &str = "branch tag remote stash worktree reflog notes";
 const LISTS: &str = "-a -v -vv -r -l --list --show-current";
+/// Options with which `config` writes nothing.
+const CONFIG_READS: &str = "--get --get-all --get-regexp --get-urlmatch --list -l";
 /// Subcommands of [`LISTERS`] that write nothing. After `branch` and `tag`, they would be the names
 /// of new references.
 const ACTS: &str = "get-url show list";
@@ -45,7 +47,11 @@ impl ShellScan {
         self.places(ShellAction::Write, &call.values("-o --output --output-directory"));
         let reads = match subcommand {
             "stash" if call.rest.is_empty() => false,
-            "config" => call.has("--get --list -l get list"),
+            "config" => {
+                let verb = call.rest.iter().find(|word| !word.text.starts_with('-'));
+                call.rest.iter().any(|word| among(CONFIG_READS, &word.text))
+                    || verb.is_some_and(|word| among("get list", &word.text))
+            }
             name if among(LISTERS, name) => {
                 let has_acts = !among("branch tag", name);
                 let lists = |text: &str| among(LISTS, text) || has_acts && among(ACTS, text);
