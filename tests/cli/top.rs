@@ -246,7 +246,7 @@ fn runs_are_cancelled_retried_and_paused() {
     // cannot be cancelled.
     top.press("G");
     top.press("cy");
-    top.until("is over");
+    top.until("has already ended");
     top.press("1");
     top.until("pause all");
     top.press("p");
