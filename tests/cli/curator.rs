@@ -156,6 +156,24 @@ fn job_file_produces_findings_and_a_run() {
 }
 
 #[test]
+fn job_with_a_taken_path_fails_alone() {
+    let fixture = Fixture::with(JOB);
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md)\n");
+    let enqueue = || {
+        let job = ["curator", "enqueue", "--kind", "lint-wiki", "--json"];
+        fixture.run(&job).ends(0).json()["id"].as_str().unwrap().to_owned()
+    };
+    let (taken, free) = (enqueue(), enqueue());
+    let path = |folder: &str, id: &str| format!(".runner/curator/{folder}/{id}.json");
+    fixture.write(&path("findings", &taken), "{}");
+    fixture.run(&["curator", "work"]).ends(0).expect_text("already exists");
+    assert!(fixture.path(&path("failed", &taken)).exists());
+    assert!(fixture.path(&path("done", &free)).exists());
+    assert_eq!(fixture.read(&path("findings", &taken)), "{}");
+    assert!(!fixture.path(&path("processing", &taken)).exists());
+}
+
+#[test]
 fn sessions_are_chunked_and_ideas_seeded_once() {
     let fixture = Fixture::with(JOB);
     let mut lines = String::new();

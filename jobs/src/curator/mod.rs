@@ -224,18 +224,16 @@ fn one(
         CuratorJobKind::DreamSeed => seed::run(ctx, spec, job, &reported.made),
         CuratorJobKind::IngestClaudeSession => ingest::run(ctx, spec, job, &reported.made),
     };
-    match made {
+    match made.and_then(|product| unused(ctx, product)) {
         Ok(product) => {
             let without = product.without.clone();
-            for (target, bytes) in &product.artifacts {
-                let bytes = String::from_utf8_lossy(bytes);
-                let clean = ctx.redactor.redact(&bytes).into_owned();
-                ctx.files.stage(target, clean.as_bytes(), Expect::Absent)?;
-                reported.made.push((target.clone(), clean));
+            match stage(ctx, worker, claimed, &product) {
+                Ok(made) => reported.made.extend(made),
+                Err(error) => {
+                    worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
+                    return Err(error);
+                }
             }
-            let record = claimed.record(&product, ctx.clock.now());
-            ctx.files.stage(&worker.below("done", &job.id), &record, Expect::Absent)?;
-            ctx.files.remove(&worker.below("processing", &job.id), claimed.digest)?;
             reported.done += 1;
             reported.claimed.push(claimed.clone());
             reported.without = reported.without.take().or(without);
@@ -279,6 +277,37 @@ fn one(
             done.map_err(|error| io("use", worker, error))
         }
     }
+}
+
+/// Returns the product if none of its paths is in use.
+fn unused(ctx: &Context<'_>, product: JobProduct) -> Result<JobProduct, JobError> {
+    let exists = |path: &str| ctx.files.root().join(path).symlink_metadata().is_ok();
+    match product.artifacts.iter().find(|(path, _)| !ctx.recording.replays() && exists(path)) {
+        Some((path, _)) => {
+            Err(JobError::failed(Class::Environment, format!("{path} already exists")))
+        }
+        None => Ok(product),
+    }
+}
+
+/// Stages a job's artifacts and its record. Returns the redacted artifacts.
+fn stage(
+    ctx: &mut Context<'_>,
+    worker: &Worker,
+    claimed: &Claimed,
+    product: &JobProduct,
+) -> Result<Vec<(String, String)>, JobError> {
+    let mut made = Vec::new();
+    for (target, bytes) in &product.artifacts {
+        let bytes = String::from_utf8_lossy(bytes);
+        let clean = ctx.redactor.redact(&bytes).into_owned();
+        ctx.files.stage(target, clean.as_bytes(), Expect::Absent)?;
+        made.push((target.clone(), clean));
+    }
+    let record = claimed.record(product, ctx.clock.now());
+    ctx.files.stage(&worker.below("done", &claimed.job.id), &record, Expect::Absent)?;
+    ctx.files.remove(&worker.below("processing", &claimed.job.id), claimed.digest)?;
+    Ok(made)
 }
 
 fn io(doing: &'static str, worker: &Worker, source: std::io::Error) -> JobError {
