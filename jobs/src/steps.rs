@@ -177,9 +177,14 @@ impl StepsFile {
     /// Returns an error if the file cannot be opened, rotated or locked, or if it is not a regular
     /// file with exactly one hard link.
     pub fn hold_lock(&self) -> io::Result<File> {
-        let file = self.turned()?;
-        flock(&file, FlockOperation::LockShared)?;
-        Ok(file)
+        loop {
+            let file = self.turned()?;
+            flock(&file, FlockOperation::LockShared)?;
+            // Another process may have rotated the file before the lock was taken.
+            if self.is_current(&file).unwrap_or(false) {
+                return Ok(file);
+            }
+        }
     }
 
     /// Appends a row with one write, after rotating a full file. Sets the row's number, time and
@@ -231,6 +236,12 @@ impl StepsFile {
         Ok(file)
     }
 
+    /// Returns whether the path names this file.
+    fn is_current(&self, file: &File) -> io::Result<bool> {
+        let (held, named) = (file.metadata()?, fs::symlink_metadata(self.full())?);
+        Ok((held.dev(), held.ino()) == (named.dev(), named.ino()))
+    }
+
     /// Renames a full file, unless another process holds its lock or has already renamed it.
     /// Returns whether the file was renamed, so the path must be opened again.
     ///
@@ -240,8 +251,7 @@ impl StepsFile {
         if flock(file, FlockOperation::NonBlockingLockExclusive).is_err() {
             return Ok(false);
         }
-        let (held, named) = (file.metadata()?, fs::symlink_metadata(self.full())?);
-        if (held.dev(), held.ino()) != (named.dev(), named.ino()) {
+        if !self.is_current(file)? {
             return Ok(true);
         }
         let older = self.root.join(OLDER);

@@ -95,7 +95,15 @@ impl<'a> ChildWork<'a> {
         done: Result<Finished, JobError>,
     ) -> Result<Finished, JobError> {
         let closed = match self.closed.is_some() || self.open.is_some() {
-            true => self.close()?,
+            true => match (self.close(), &done) {
+                (Ok(closed), _) => closed,
+                (Err(error), Ok(_)) => return Err(error),
+                // The job's own error explains why it ended.
+                (Err(error), Err(_)) => {
+                    tracing::warn!(%error, "the run's commits could not be imported");
+                    return done;
+                }
+            },
             false => return done,
         };
         if let Some(why) = closed.violation() {

@@ -56,7 +56,10 @@ fn of_project(text: &str) -> Result<String, String> {
 fn private(text: &str) -> Result<String, String> {
     RelPath::new(text).map_err(|error| error.to_string())?;
     let name = text.rsplit('/').next().unwrap_or(text);
-    if !name.starts_with('_') || reserved(text, &[".git"]).is_some() {
+    if let Some(never) = reserved(text, &[".git"]) {
+        return Err(format!("{text:?} is inside {never}, where this file is not allowed"));
+    }
+    if !name.starts_with('_') {
         return Err(format!("{text:?}: the name must begin with an underscore"));
     }
     Ok(text.to_owned())

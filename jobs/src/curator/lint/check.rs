@@ -348,8 +348,8 @@ fn stale(
     }
     for (words, line) in &parts.text {
         let lower = words.to_lowercase();
-        for cue in ["as of ", "last verified ", "last checked "] {
-            let Some(at) = lower.find(cue) else { continue };
+        let cues = ["as of ", "last verified ", "last checked "];
+        for (at, cue) in cues.iter().flat_map(|cue| lower.match_indices(cue)) {
             let date = lower.get(at + cue.len()..at + cue.len() + 10);
             if let Some(date) = date.and_then(|date| date.parse::<Date>().ok())
                 && days(date, today) > STALE_DAYS

@@ -139,13 +139,14 @@ fn file_name(path: &str) -> Option<(String, String)> {
 fn subject_line(command: &str) -> Option<&str> {
     let (_, rest) = command.split_once("git commit")?;
     let (_, message) = rest.split_once("-m ").or_else(|| rest.split_once("-am "))?;
+    let quote = message.chars().next().filter(|c| *c == '\'').unwrap_or('"');
     // A here-document begins on the next line.
     let text = match message.split_once("<<") {
         Some((before, here)) if !before.contains('\n') => here.split_once('\n')?.1,
-        _ => message.trim_start_matches(['"', '\'']),
+        _ => message.strip_prefix(quote).unwrap_or(message),
     };
     let line = text.lines().map(str::trim).find(|line| !line.is_empty())?;
-    let end = line.find(['"']).unwrap_or(line.len());
+    let end = line.find(quote).unwrap_or(line.len());
     Some(line[..end].trim()).filter(|line| line.len() > 3 && !line.starts_with('$'))
 }
 
@@ -194,6 +195,7 @@ mod tests {
         for (command, subject) in [
             ("git add . && git commit -m \"fix(a): b c\" && git push", Some("fix(a): b c")),
             ("git commit -m \"$(cat <<'EOF'\nAdd a thing\n\nmore\nEOF\n)\"", Some("Add a thing")),
+            ("git commit -am 'Say \"hi\" twice' && git push", Some("Say \"hi\" twice")),
             ("git commit --amend --no-edit", None),
         ] {
             assert_eq!(subject_line(command), subject, "{command}");

@@ -174,7 +174,7 @@ fn of_step(base: RowBase, step: ToolStep) -> Vec<SessionEvent> {
 }
 
 fn plain(base: RowBase, kind: &str, detail: &Value) -> Vec<SessionEvent> {
-    let text = |key: &str| detail[key].as_str().map(str::to_owned);
+    let text = |key: &str| detail[key].as_str().map(cut);
     let first = |keys: &[&str]| keys.iter().find_map(|key| text(key));
     let all = detail.as_str().map(cut);
     let target = all.clone().or_else(|| first(&["target", "path", "file", "cmd", "command"]));
