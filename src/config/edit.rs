@@ -142,7 +142,7 @@ impl Edit<'_> {
     /// Checks that this change is allowed in this file.
     fn allows(&self, change: &SettingChange) -> Result<(), Failure> {
         let key = change.key();
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let path = reference::key_parts(key);
         let parts: Vec<&str> = path.iter().map(String::as_str).collect();
         if parts[0] == "project" {
             let why = "project.id connects this folder to its history and cannot be set manually";
@@ -168,7 +168,7 @@ impl Edit<'_> {
     /// Refuses to remove a setting that the file does not contain if its name is a misspelling.
     fn needs_a_setting(&self, change: &SettingChange) -> Result<(), Failure> {
         let SettingChange::Remove(key) = change else { return Ok(()) };
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let path = reference::key_parts(key);
         let Some(near) = reference::known(&path).err().and_then(|unknown| unknown.near) else {
             return Ok(());
         };
@@ -185,10 +185,8 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
     let refuse = |why: &str| Failure::configuration(format!("{}: {key}: {why}", file.display()));
     let plain = old.replace("\r\n", "\n");
     let mut document: DocumentMut = plain.parse().map_err(|_| refuse("it is not valid TOML"))?;
-    let (outer, last) = match key.rsplit_once('.') {
-        Some((outer, last)) => (outer.split('.').collect(), last),
-        None => (Vec::new(), key),
-    };
+    let path = reference::key_parts(key);
+    let (last, outer) = path.split_last().ok_or_else(|| refuse("it has no name"))?;
     let mut table: &mut dyn TableLike = document.as_table_mut();
     for part in outer {
         if matches!(change, SettingChange::Remove(_)) && !table.contains_key(part) {
@@ -212,7 +210,7 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
                 toml::Value::String(text) => toml::Value::String(text),
                 // A string setting keeps text that is also valid TOML, such as the program name
                 // `true`.
-                _ if reference::is_text(key.split('.')) => toml::Value::String(text.clone()),
+                _ if reference::is_text(path.iter().map(String::as_str)) => toml::Value::String(text.clone()),
                 other => other,
             };
             let new: Value = format!("{} ", inline(&new))

@@ -101,11 +101,12 @@ impl Overrides {
     pub fn add_flags(&mut self, flags: &[String]) -> Result<(), Failure> {
         for flag in flags {
             let parts = flag.split_once('=').map(|(key, text)| (key.trim(), text));
-            let named = |key: &str| {
-                key.split('.').all(|part| !part.is_empty()) && key.split('.').count() <= PARTS
+            let named = |path: &[String]| {
+                path.iter().all(|part| !part.is_empty()) && path.len() <= PARTS
             };
-            let good = parts.filter(|(key, _)| named(key));
-            let Some((key, text)) = good else {
+            let parts = parts.map(|(key, text)| (key, reference::key_parts(key), text));
+            let good = parts.filter(|(_, path, _)| named(path));
+            let Some((key, path, text)) = good else {
                 return Err(Failure::usage(format!(
                     "--config {flag}: expected --config KEY=VALUE, like --config night.budget.calls=3"
                 )));
@@ -113,7 +114,7 @@ impl Overrides {
             self.list.push(Override {
                 layer: "flag",
                 said: format!("--config {key}"),
-                path: key.split('.').map(str::to_owned).collect(),
+                path,
                 text: text.to_owned(),
             });
         }

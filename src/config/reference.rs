@@ -468,6 +468,21 @@ fn near(path: &[String]) -> Option<String> {
     nearest(&path.join("."), names.iter().map(String::as_str)).map(str::to_owned)
 }
 
+/// Splits the key of a setting at its dots. A part that contains a dot is in quotes, as in TOML.
+/// The name of a model with a price needs no quotes, as in `prices.gpt-4.1.input_cost_per_token`.
+pub(super) fn key_parts(key: &str) -> Vec<String> {
+    let quoted = toml_edit::Key::parse(key);
+    let mut parts: Vec<String> = match &quoted {
+        Ok(keys) => keys.iter().map(|key| key.get().to_owned()).collect(),
+        Err(_) => key.split('.').map(str::to_owned).collect(),
+    };
+    if parts[0] == "prices" && parts.len() > 3 {
+        let model = parts[1..parts.len() - 1].join(".");
+        parts.splice(1..parts.len() - 1, [model]);
+    }
+    parts
+}
+
 /// Returns the reason why only the user's file may contain a setting, or `None` if any file may.
 pub(super) fn users_only(path: &[&str]) -> Option<&'static str> {
     match path {

@@ -102,7 +102,7 @@ impl ResolvedSettings {
     /// # Errors
     /// Returns an error if there is no such key, or no job, backend or other entry with its name.
     pub fn get(&self, key: &str) -> Result<Option<Value>, Failure> {
-        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let path = reference::key_parts(key);
         let at = |path: &[String]| {
             let mut value = None;
             let mut table = Some(&self.table);

@@ -312,6 +312,15 @@ fn prices_are_merged_from_three_sources() {
     assert_eq!(used["money"], 0.1018, "{used}");
 
     fixture.run(&["config", "set", "--user", "prices.gpt-5.input_cost_per_token", "7e-6"]).ends(0);
+    // The name of a model may contain dots.
+    let dotted = "prices.gpt-4.1.input_cost_per_token";
+    let output = "prices.gpt-4.1.output_cost_per_token";
+    fixture.run(&["config", "set", "--user", dotted, "2e-6", output, "3e-6"]).ends(0);
+    fixture.run(&["config", "get", dotted]).ends(0).expect_text("0.000002");
+    let quoted = "prices.\"gpt-4.1\".input_cost_per_token";
+    fixture.run(&["config", "get", quoted]).ends(0).expect_text("0.000002");
+    fixture.run(&["config", "show"]).ends(0).expect_text("[prices.\"gpt-4.1\"]");
+    fixture.run(&["config", "unset", "--user", "prices.\"gpt-4.1\""]).ends(0);
     let all = fixture.run(&["backends", "prices", "--json"]).ends(0).json();
     let models = all["models"].as_array().unwrap();
     let own = models.iter().find(|it| it["model"] == "gpt-5").unwrap();
