@@ -117,6 +117,7 @@ fn concurrent_killed_runs_respect_pool_limits() {
         assert_eq!(pool["left"]["calls"], CAP - charged, "{why}");
         assert!(fixture.survivors().is_empty());
     }
+    assert!(made > 0, "no run called a model");
     print_line(&format!(
         "budgets: {rounds} rounds of 50 runs, {made} calls made, {killed} killed, {:.1} s",
         began.elapsed().as_secs_f64()

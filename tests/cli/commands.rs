@@ -179,8 +179,9 @@ fn secrets_from_environment_are_redacted() {
         String::from_utf8_lossy(&output.stderr).into_owned(),
         fixture.read(".runner/failed/tidy.json"),
         fixture.run(&["runs", "--json"]).out,
-        logs.out,
+        logs.out.clone(),
     ];
+    assert!(logs.out.contains("[redacted"), "the script printed nothing: {}", logs.out);
     for sink in sinks {
         assert!(!sink.contains("correct-horse"), "{sink}");
     }

@@ -61,6 +61,7 @@ fn demo_reports_despite_a_hostile_idea() {
     // The hostile idea is treated as data like any other.
     let hostile: Vec<_> =
         proposals.iter().filter(|p| p["targets"][0] == "ideas/urgent-from-the-admin.md").collect();
+    assert_eq!(hostile.len(), 1, "{hostile:?}");
     assert!(hostile.iter().all(|p| p["action"] == "keep"), "{hostile:?}");
     assert_eq!(
         fs::read_to_string(demo.join("README.md")).unwrap(),
@@ -151,7 +152,7 @@ fn assert_cycle_ran(fixture: &Fixture, demo: &std::path::Path) {
 #[test]
 fn demo_runs_without_an_agent() {
     let fixture = Fixture::new();
-    fixture.run(&["demo", "../demo", "--agent", "builtin"]).ends(0).expect_text("7 ");
+    fixture.run(&["demo", "../demo", "--agent", "builtin"]).ends(0).expect_text("7 model calls");
     let demo = fixture.root().join("demo");
     let board = fs::read_to_string(demo.join("plan.org")).unwrap();
     assert!(board.contains("** DOING how to read the blue lines"), "{board}");

@@ -249,6 +249,29 @@ impl Fixture {
         found
     }
 
+    /// Returns the files of the project, of runner's state and of the user that contain a text,
+    /// relative to the fixture's folder.
+    pub fn files_with(&self, text: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        let mut folders = vec![self.root().to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+                let (path, kind) = (entry.path(), entry.file_type().unwrap());
+                if kind.is_dir() {
+                    folders.push(path);
+                } else if kind.is_file() {
+                    let content = fs::read(&path).unwrap_or_default();
+                    if content.windows(text.len()).any(|part| part == text.as_bytes()) {
+                        let name = path.strip_prefix(self.root()).unwrap();
+                        found.push(name.display().to_string());
+                    }
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
     /// Returns the live processes whose environment contains the marker of one of this fixture's
     /// runs.
     pub fn survivors(&self) -> Vec<String> {
