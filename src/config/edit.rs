@@ -210,7 +210,9 @@ fn changed(old: &str, change: &SettingChange, file: &Path) -> Result<String, Fai
                 toml::Value::String(text) => toml::Value::String(text),
                 // A string setting keeps text that is also valid TOML, such as the program name
                 // `true`.
-                _ if reference::is_text(path.iter().map(String::as_str)) => toml::Value::String(text.clone()),
+                _ if reference::is_text(path.iter().map(String::as_str)) => {
+                    toml::Value::String(text.clone())
+                }
                 other => other,
             };
             let new: Value = format!("{} ", inline(&new))

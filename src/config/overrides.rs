@@ -101,9 +101,8 @@ impl Overrides {
     pub fn add_flags(&mut self, flags: &[String]) -> Result<(), Failure> {
         for flag in flags {
             let parts = flag.split_once('=').map(|(key, text)| (key.trim(), text));
-            let named = |path: &[String]| {
-                path.iter().all(|part| !part.is_empty()) && path.len() <= PARTS
-            };
+            let named =
+                |path: &[String]| path.iter().all(|part| !part.is_empty()) && path.len() <= PARTS;
             let parts = parts.map(|(key, text)| (key, reference::key_parts(key), text));
             let good = parts.filter(|(_, path, _)| named(path));
             let Some((key, path, text)) = good else {

@@ -135,6 +135,7 @@ fn no_command_starts_an_injected_program() {
         let _ = fixture.command("git", &["status"]).output();
         assert!(Path::new(&effect).exists(), "git did not start the injected program");
     }
+    assert!(chains > 0, "git is in neither of the folders");
     crate::fixture::print_line(&format!(
         "{chains} commands were run after an agent injected programs"
     ));

@@ -30,7 +30,7 @@ impl Git {
         let mut all = self.env.clone();
         let own = env.iter().filter(|(name, _)| !name.starts_with("GIT_"));
         all.extend(own.map(|(name, value)| (name.clone(), value.clone())));
-        let path = outside(all.get("PATH").map_or("", String::as_str), &self.root);
+        let path = outside(all.get("PATH").map_or("", String::as_str), &self.project);
         for (name, value) in [
             ("PATH", path.as_str()),
             ("GIT_ALLOW_PROTOCOL", PROTOCOLS),

@@ -192,7 +192,10 @@ pub enum GitError {
 /// Runs git commands in one work tree.
 #[derive(Clone, Debug)]
 pub struct Git {
+    /// The folder in which git is started.
     root: PathBuf,
+    /// The project's work tree, which may contain programs of an agent.
+    project: PathBuf,
     env: BTreeMap<String, String>,
     marker: String,
     recording: InputRecording,
@@ -216,6 +219,7 @@ impl Git {
         env.insert("GIT_NO_REPLACE_OBJECTS".to_owned(), "1".to_owned());
         Self {
             root: root.to_owned(),
+            project: root.to_owned(),
             env,
             marker: marker.to_owned(),
             recording: InputRecording::off(),
@@ -445,9 +449,9 @@ impl Git {
         // Entries without git are skipped first, because checking whether an entry is inside a
         // project is slower.
         path.split(':')
-            .filter(|entry| Path::new(entry).join(git).exists() && !is_inside(entry, &self.root))
+            .filter(|entry| Path::new(entry).join(git).exists() && !is_inside(entry, &self.project))
             .find_map(|entry| find_program(git, &self.root, entry).ok())
-            .map_or_else(|| find_program(git, &self.root, &outside(path, &self.root)), Ok)
+            .map_or_else(|| find_program(git, &self.root, &outside(path, &self.project)), Ok)
     }
 }
 

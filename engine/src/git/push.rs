@@ -109,7 +109,7 @@ impl Git {
         cancel: &Cancel,
     ) -> Result<(), GitError> {
         let path = env.get("PATH").map_or("", String::as_str);
-        let path = outside(path, &self.root);
+        let path = outside(path, &self.project);
         let folder_text = folder.display().to_string();
         for (name, value) in [
             ("PATH", path.as_str()),

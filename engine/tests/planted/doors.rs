@@ -1,6 +1,7 @@
 //! The ways in which a project can make git start a program.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use super::{Place, copy};
@@ -247,10 +248,11 @@ pub const ENTRY_POINTS: &[EntryPoint] = &[
         name: "external-command",
         config: "",
         plant: |place, canary| {
-            // The project contains programs with the names of git and its commands.
+            // The project contains programs with the names of git and its commands. They are
+            // links, because only the canary's own folder is watched.
             for name in ["git", "git-rev-list", "git-ls-files", "git-remote-planted"] {
                 fs::create_dir_all(place.root().join("bin")).unwrap();
-                fs::copy(canary, place.root().join("bin").join(name)).unwrap();
+                symlink(canary, place.root().join("bin").join(name)).unwrap();
             }
         },
     },

@@ -22,8 +22,8 @@ pub(crate) use links::valid_tag;
 pub use nodes::{NodeEdit, Resolved};
 pub(crate) use nodes::{scope_arguments, select as select_nodes};
 pub use undo::Undone;
-pub use views::{DEFAULT_BUDGET, DEFAULT_VIEW, View};
 pub(crate) use views::valid_view_name;
+pub use views::{DEFAULT_BUDGET, DEFAULT_VIEW, View};
 
 /// Marks the file as runner's memory store: "RNmm" in ASCII.
 pub const APPLICATION_ID: i64 = 0x524e_6d6d;

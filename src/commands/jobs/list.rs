@@ -91,8 +91,7 @@ struct LastRun {
 impl LastRun {
     /// Returns the last finished run of the job, or `None` if no run has finished.
     fn of(store: &Store, job: JobId) -> Result<Option<Self>, Failure> {
-        let filter =
-            RunFilter { job: Some(job), settled: true, limit: 1, ..RunFilter::default() };
+        let filter = RunFilter { job: Some(job), settled: true, limit: 1, ..RunFilter::default() };
         let over = store.runs(&filter)?.into_iter().find_map(|row| {
             let outcome = row.outcome()?.clone();
             Some(Self { run: row.id.clone(), finished: row.finished(), outcome })

@@ -131,7 +131,8 @@ fn hostile_project() -> Fixture {
         .write("plan.org", format!("* Tasks\n** TODO {}\n** DOING {}\n", PAYLOADS[0], PAYLOADS[1]));
     for (number, payload) in PAYLOADS.iter().enumerate() {
         fixture.run(&["jobs", "run", &format!("j{number}")]).ends(1);
-        fixture.run(&["enqueue", &format!("j{number}"), "--set", &format!("note={payload}")]);
+        let args = format!("args=[\"-c\", \"true\", {}]", toml_text(payload));
+        fixture.run(&["enqueue", &format!("j{number}"), "--set", &args]).ends(0);
     }
     fixture.run(&["dream", "run"]).ends(0);
     let list = fixture.run(&["dream", "list", "--json"]).ends(0).json();
