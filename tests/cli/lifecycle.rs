@@ -260,10 +260,10 @@ fn failed_dream_keeps_position_and_backs_off() {
     assert!(!fixture.path("rem").join("manifest.json").exists());
     tick("2026-06-10T10:30:00Z")
         .ends(0)
-        .expect_text("gate: rem failed 3 times")
+        .expect_text("gate: lifecycle failed 3 times")
         .expect_text("runner jobs reset lifecycle");
     tick("2026-06-10T10:36:00Z").ends(1);
-    tick("2026-06-10T11:05:00Z").ends(0).expect_text("gate: rem failed 4 times");
+    tick("2026-06-10T11:05:00Z").ends(0).expect_text("gate: lifecycle failed 4 times");
     let entry = serde_json::json!({
         "tale": "Nothing was done and nothing failed.", "goals": ["a", "b", "c"], "blue_sky": ["d", "e"],
         "fears": ["f", "g"], "verdicts": [{"act": "pick-up", "task": "tables — offline", "why": "w"}],

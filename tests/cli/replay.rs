@@ -458,7 +458,7 @@ fn retention_setting_limits_recordings() {
     fs::write(&old, "of 2016").unwrap();
     fs::write(recording(&fixture, "somebody's"), "stays").unwrap();
     let dry = fixture.run(&["db", "prune", "--dry-run"]).ends(0);
-    assert!(dry.out.contains("1 files or folders of kind recording"), "{dry:?}");
+    assert!(dry.out.contains("1 item of kind recording"), "{dry:?}");
     assert!(old.exists());
     fixture.run(&["db", "prune"]).ends(0);
     assert!(!old.exists() && recording(&fixture, &dream).exists());

@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -64,6 +65,11 @@ impl<'a> Daemon<'a> {
     pub fn wait_for_text(&mut self, words: &str) -> String {
         let mut all = String::new();
         loop {
+            if self.lines.buffer().is_empty() {
+                let wait = Timespec::try_from(LIMIT).unwrap();
+                let mut pipe = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
+                assert!(poll(&mut pipe, Some(&wait)).unwrap() > 0, "no {words:?} in {all}");
+            }
             let mut line = String::new();
             assert_ne!(self.lines.read_line(&mut line).unwrap(), 0, "no {words:?} in {all}");
             if line.contains(words) {
