@@ -40,7 +40,7 @@ impl std::fmt::Display for LimitExceeded {
                 unit: "seconds",
                 reserved,
                 ..
-            } => write!(f, "stopped: the {reserved} seconds of the run's budget are used up"),
+            } => write!(f, "stopped: the run's time budget of {reserved} s is used up"),
             Self::Over {
                 unit,
                 used,

@@ -101,7 +101,10 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
         ));
     }
     let mut key = Vec::new();
-    file.take(LARGEST).read_to_end(&mut key).map_err(cannot)?;
+    file.take(LARGEST + 1).read_to_end(&mut key).map_err(cannot)?;
+    if key.len() as u64 > LARGEST {
+        return Err(format!("{shown} is longer than {LARGEST} bytes"));
+    }
     let end = key.iter().rposition(|byte| !byte.is_ascii_whitespace()).map_or(0, |last| last + 1);
     key.truncate(end);
     if key.is_empty() {
@@ -197,8 +200,10 @@ mod tests {
         assert!(why.contains("chmod 600") && !why.contains("s3cr3t"), "{why}");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         assert_eq!(key_file(&path).unwrap(), b"s3cr3t");
-        fs::write(&path, " \n").unwrap();
-        assert!(key_file(&path).is_err());
+        for bad in [" \n".to_owned(), "x".repeat(LARGEST as usize + 1)] {
+            fs::write(&path, bad).unwrap();
+            assert!(key_file(&path).is_err());
+        }
         assert!(key_file(folder.path()).is_err());
     }
 }

@@ -301,11 +301,11 @@ pub fn load_with(
 ) -> Result<Config, Failure> {
     let (mut merged, mut sources) = layers(stack)?;
     let plain = resolve(&merged, &sources).map_err(first)?;
+    let texts = project_texts(&sources);
     if settings.is_empty() {
-        return Ok(Config { texts: project_texts(&sources), ..plain });
+        return Ok(anchored(Config { texts, ..plain }, stack));
     }
     plain.job(job)?;
-    let texts = project_texts(&sources);
     set::lay_over(&mut merged, &mut sources, job, settings)?;
     let config = resolve(&merged, &sources).map_err(first)?;
     Ok(anchored(Config { texts, ..config }, stack))

@@ -69,6 +69,8 @@ pub fn exists() -> bool {
 
 /// Returns the user's home folder.
 pub fn user_home() -> Result<PathBuf, Failure> {
-    let home = env::setting("HOME").map(PathBuf::from);
-    home.ok_or_else(|| Failure::environment("HOME is not set, so there is no place for the memory"))
+    let home = env::setting("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    home.ok_or_else(|| {
+        Failure::environment("HOME is not an absolute path, so there is no place for the memory")
+    })
 }

@@ -510,7 +510,7 @@ fn cycle_waits_for_a_valid_dream() {
     fixture
         .run_at(day(1), &["run", "cycle"])
         .ends(0)
-        .expect_text("skipped: gate: rem failed 4 times in a row");
+        .expect_text("skipped: gate: cycle failed 4 times in a row");
     let good =
         data("Now the shed has a new roof and the rain stays out.", "pick-up", "write the post");
     answer(&fixture, "", &good.to_string());

@@ -147,12 +147,16 @@ impl Store {
             "SELECT {COLUMNS} FROM jobs WHERE watermark > ?1 AND enabled AND next_due IS NOT NULL"
         );
         let ahead = self.view(|db| db.all(&sql, [limit], job))?;
-        for job in &ahead {
-            let next = job.schedule.next_after(now, now).ok().flatten().map(millis);
+        let mut restarted = Vec::new();
+        for job in ahead {
+            // A job whose zone is unknown keeps its schedule, and each tick reports it.
+            let Ok(next) = job.schedule.next_after(now, now) else { continue };
+            let next = next.map(millis);
             let sql = "UPDATE jobs SET watermark = ?2, next_due = ?3 WHERE id = ?1";
             self.write(|tx| tx.change(sql, params![job.id, millis(now), next]))?;
+            restarted.push(job.name);
         }
-        Ok(ahead.into_iter().map(|job| job.name).collect())
+        Ok(restarted)
     }
 
     /// Returns the job named `name`.

@@ -169,7 +169,7 @@ fn exhausted_time_budget_is_over_budget_not_timeout() {
         settled.outcome,
         Outcome::Failed {
             class: Class::OverBudget,
-            why: "stopped: the 1 seconds of the run's budget are used up".to_owned(),
+            why: "stopped: the run's time budget of 1 s is used up".to_owned(),
         }
     );
 }
