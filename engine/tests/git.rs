@@ -11,8 +11,9 @@ use std::process::Command;
 
 use runner_engine::git::changes::{Change, Untracked};
 use runner_engine::git::commit::NewFile;
-use runner_engine::git::{Git, GitError, Read};
+use runner_engine::git::{Git, GitError, HEAD, Read};
 use runner_engine::process::Cancel;
+use runner_engine::recording::InputRecording;
 use runner_engine::sandbox::Sandbox;
 use runner_engine::work::{Work, WorkResult};
 use tempfile::TempDir;
@@ -351,6 +352,11 @@ fn push_requires_one_safe_upstream() {
         push().unwrap();
         assert!(!folder.exists());
         let head = place.git(&["rev-parse", "HEAD"]);
+        // A recording finds the commit that a run read by this question.
+        let recording = InputRecording::recording(1 << 20);
+        let read = place.ask().with_recording(recording.clone()).head().unwrap();
+        assert_eq!(read.as_deref(), Some(head.trim()));
+        assert_eq!(recording.data().reads[0].question, HEAD);
         assert_eq!(place.git(&["--git-dir", there, "rev-parse", "main"]), head);
         assert_eq!(place.git(&["rev-parse", "origin/main"]), head);
         // Git pushes to all addresses of a remote, or only to its push address if it has one.

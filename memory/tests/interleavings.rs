@@ -1,9 +1,10 @@
-//! Simulates hosts that call the hooks in random orders: late writes to the transcript, replays,
-//! resumed and forked sessions, compaction, two sessions at once, and hooks that are killed before
-//! they commit.
+//! Simulates hosts that call the hooks in random orders, with late writes to the transcript,
+//! replays, resumed and forked sessions, compaction, two sessions at once, and hooks that are killed
+//! before they commit.
 //!
-//! Every command must have its effect exactly once, the last message must never be lost, and no
-//! session may receive anything twice. `RUNNER_TEST_SCALE` multiplies the number of histories, and
+//! Every command that changes the store must have its effect exactly once, the last message must
+//! never be lost, and no session may receive a node or the result of a recall twice.
+//! `RUNNER_TEST_SCALE` multiplies the number of histories without a planted defect, and
 //! `RUNNER_TEST_SEED` sets the seed of the first one.
 #![allow(
     clippy::unwrap_used,
@@ -28,11 +29,11 @@ use serde_json::{Value, json};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Planted {
     Nothing,
-    /// The record of executed commands is lost after each hook.
+    /// The record of executed commands is lost after each hook that reads answers.
     ForgottenEffects,
     /// The hooks read only the last message.
     NoTranscript,
-    /// The hooks never receive the last message, and a session ends without calling its hook.
+    /// The hooks never receive the last message, and an ended session does not call its hook.
     NoLastMessage,
     /// A fork looks like a new session whose rows have new ids.
     UnknownFork,
@@ -69,7 +70,7 @@ struct SimulatedSession {
     last: Option<String>,
     /// The nodes in the session's context.
     context: BTreeSet<String>,
-    /// The recalls whose results the next prompt must receive.
+    /// The recalls whose results no prompt has received yet.
     recalls: BTreeSet<String>,
 }
 
@@ -80,12 +81,12 @@ struct World<'r> {
     planted: Planted,
     now: Timestamp,
     count: usize,
-    /// The number of times each content must occur in the store.
+    /// The number of times each node's content must occur in the store.
     expected: BTreeMap<String, usize>,
     sessions: Vec<SimulatedSession>,
     /// The faults that the checks found.
     faults: Vec<String>,
-    /// The number of hook calls, including killed ones.
+    /// The number of hook calls, including killed ones, but without the repeated call at the end.
     calls: u64,
     /// The time limit of the next hook that reads a transcript.
     limit: Duration,
@@ -123,7 +124,7 @@ impl World<'_> {
         Payload {
             session_id: Some(if shared { "one".to_owned() } else { session.id.clone() }),
             transcript_path: (self.planted != Planted::NoTranscript).then(|| self.path(session)),
-            // Some hosts send no ids.
+            // Some hosts send no prompt ids.
             prompt_id: (!self.calls.is_multiple_of(3)).then(|| session.prompt.clone()),
             ..Payload::default()
         }
@@ -191,7 +192,7 @@ impl World<'_> {
         let _killed = self.memory.session_start(&payload, &self.context(), shown);
         if killed {
             // The host starts the session without the hook's answer, and calls the hook again when
-            // it resumes. The store then has no record that a fork shares its parent's context, so
+            // the session is resumed. The store then has no record that a fork shares its parent's context, so
             // the fork may receive the same text again.
             if source == "fork" {
                 session.context.clear();
@@ -243,7 +244,7 @@ impl World<'_> {
         session.last = None;
     }
 
-    /// Answers a prompt, with text before each tool use and a last message that is written late.
+    /// Answers a prompt, with text before each tool use and a last message that is often written late.
     fn answer(&mut self, session: &mut SimulatedSession) {
         for _ in 0..self.random.roll(3) {
             let text = self.text(session);
@@ -483,7 +484,7 @@ fn planted_defects_are_detected() {
         Planted::ResumeAsStartup,
     ] {
         let at = (0..40).find(|seed| !history(*seed, planted, folder.path()).1.is_empty());
-        eprintln!("{planted:?}: detected by history {at:?}");
-        assert!(at.is_some(), "{planted:?} was not detected");
+        let at = at.unwrap_or_else(|| panic!("{planted:?} was not detected"));
+        eprintln!("{planted:?}: detected by history {at}");
     }
 }

@@ -55,8 +55,8 @@ fn ctxrc_keys_map_to_settings() {
     let BackendKind::Command(own, child) = &backend.kind else { panic!("{backend:?}") };
     assert_eq!((own.program.as_str(), child.model.as_deref()), ("my-model", Some("fast")));
     assert_eq!(child.args, ["--json"]);
-    // The project's `runner.toml` overrides single settings of the section, or gives the backend
-    // another type and thereby replaces it.
+    // The project's `runner.toml` overrides individual settings of the section. If it gives the
+    // backend another type, it replaces the backend.
     let faster = of(ctxrc, "[backends.ctxrc]\nmodel = \"faster\"\n").unwrap();
     assert_eq!(faster.backends["ctxrc"].kind.model(), Some("faster"));
     assert_eq!(faster.backends["ctxrc"].kind.name(), "command");
@@ -105,7 +105,7 @@ fn ctxrc_values_record_their_origin() {
 }
 
 #[test]
-fn ctxrc_mistakes_name_their_place() {
+fn ctxrc_errors_report_their_location() {
     for (ctxrc, place, why) in [
         (
             "dream:\n  quiet_minute: 3\n",

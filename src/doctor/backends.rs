@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use runner_backends::check::{self, CheckItem};
+use runner_backends::credentials::in_keyring;
 use runner_backends::spec::AgentKind;
 use runner_backends::{BackendKind, BackendSpec, Surroundings};
 use runner_engine::store::Store;
@@ -48,7 +49,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
                 DoctorFinding::error(
                     program,
                     format!(
-                        "is not in PATH here ({}), but is needed by {}; install it, or, if your own shell finds it, run this command in that shell to save its PATH",
+                        "is not in PATH here ({}), but is needed by {}; install it; or, if your own shell finds it, run the command below in that shell, which saves the shell's PATH",
                         path.to_string_lossy(),
                         who.join(", ")
                     ),
@@ -65,7 +66,7 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
                 DoctorFinding::error(
                     &key,
                     format!(
-                        "is not set, but is needed by {}; this command reads it from the terminal, up to Ctrl-D",
+                        "is not set, but is needed by {}; the command below reads it from the terminal until you press Ctrl-D",
                         who.join(", ")
                     ),
                 )
@@ -87,13 +88,11 @@ type Checked = Vec<(BackendSpec, Vec<CheckItem>)>;
 /// have the model.
 fn services(home: &Env, root: &Path, config: &Config, checked: &mut Checked) -> Vec<DoctorFinding> {
     let mut found = Vec::new();
-    let asked: BTreeSet<&str> = asking(config).map(|(_, job)| job.spec.backend.as_str()).collect();
-    let chained = asked
-        .iter()
-        .filter_map(|name| config.backends.get(*name))
-        .flat_map(|backend| backend.fallback.iter().map(String::as_str));
-    let all: BTreeSet<&str> = asked.iter().copied().chain(chained).collect();
-    for backend in all.iter().filter_map(|name| config.backends.get(*name)) {
+    let all: BTreeMap<&str, &BackendSpec> = asking(config)
+        .flat_map(|(_, backends)| backends)
+        .map(|backend| (backend.name.as_str(), backend))
+        .collect();
+    for backend in all.into_values() {
         let (install, login) = match &backend.kind {
             BackendKind::Agent(AgentKind::Claude(_), ..) => {
                 (Some("npm install -g @anthropic-ai/claude-code"), Some("claude setup-token"))
@@ -101,7 +100,7 @@ fn services(home: &Env, root: &Path, config: &Config, checked: &mut Checked) -> 
             BackendKind::Agent(AgentKind::Codex, ..) => {
                 (Some("npm install -g @openai/codex"), Some("codex login"))
             }
-            // A key that is not set is reported with the other keys.
+            // A variable that is not set is reported with the other keys.
             BackendKind::Api(..) if missing_key(backend).is_none() => (None, None),
             _ => continue,
         };
@@ -116,7 +115,10 @@ fn services(home: &Env, root: &Path, config: &Config, checked: &mut Checked) -> 
             };
             let said = match bad.what {
                 "login" => {
-                    format!("{}; a run cannot use a login in a desktop's keychain", bad.said)
+                    format!(
+                        "{}; a run cannot use a login that is stored in a desktop keychain",
+                        bad.said
+                    )
                 }
                 _ => bad.said.clone(),
             };
@@ -126,7 +128,7 @@ fn services(home: &Env, root: &Path, config: &Config, checked: &mut Checked) -> 
     found
 }
 
-/// Returns the problems of a backend, which is checked once.
+/// Returns the problems of a backend. Each backend is checked only once.
 fn problems<'c>(
     home: &Env,
     backend: &BackendSpec,
@@ -144,18 +146,23 @@ fn problems<'c>(
     checked[at].1.iter().filter(|item| item.problem.is_some())
 }
 
-/// Returns the name of a backend's API key if the key is set neither in the environment nor in a
-/// file.
+/// Returns the variable that must contain a backend's API key, if it is not set. A key in an
+/// `env_file` or in the keyring is checked with the backend.
 fn missing_key(backend: &BackendSpec) -> Option<&str> {
-    // An API key may also be in the backend's `env_file`.
     let key = backend.endpoint_key().filter(|_| backend.kind.env_file().is_none());
-    key.filter(|key| env::setting(key).is_none())
+    key.filter(|key| in_keyring(key).is_none() && env::setting(key).is_none())
 }
 
-/// Returns the enabled jobs that use a backend.
-fn asking(config: &Config) -> impl Iterator<Item = (&String, &config::Job)> {
+/// Returns the enabled jobs that use a backend, each with that backend and its fallbacks.
+fn asking(config: &Config) -> impl Iterator<Item = (&String, Vec<&BackendSpec>)> {
     let asks = |job: &config::Job| job.spec.kind.asks() != Asks::Never;
-    (config.jobs.iter()).filter(move |(_, job)| job.enabled && asks(job))
+    let jobs = config.jobs.iter().filter(move |(_, job)| job.enabled && asks(job));
+    jobs.map(|(name, job)| {
+        let first = config.backends.get(&job.spec.backend);
+        let others = first.into_iter().flat_map(|it| &it.fallback);
+        let others = others.filter_map(|name| config.backends.get(name));
+        (name, first.into_iter().chain(others).collect())
+    })
 }
 
 impl NeededPrograms {
@@ -171,10 +178,9 @@ impl NeededPrograms {
                 self.programs.entry(program).or_default().push(who(name));
             }
         }
-        for (name, job) in asking(config) {
-            let Some(backend) = config.backends.get(&job.spec.backend) else {
-                continue;
-            };
+        for (name, backend) in asking(config)
+            .flat_map(|(name, backends)| backends.into_iter().map(move |it| (name, it)))
+        {
             // The agents' programs are checked elsewhere, by starting them.
             if let BackendKind::Command(own, _) = &backend.kind {
                 self.programs.entry(own.program.clone()).or_default().push(who(name));

@@ -90,7 +90,7 @@ impl Fixture {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // The process is stopped, so a signal that reaches it has a visible effect.
+        // The process is stopped, so a signal that continues it has a visible effect.
         let pid = Pid::from_child(&victim);
         kill_process(pid, Signal::STOP).unwrap();
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
@@ -291,7 +291,7 @@ fn no_attempt_escapes() {
                 row[1] += 1;
                 continue;
             }
-            // Each attempt gets a new fixture, because it may damage its own tree.
+            // Each attempt gets a new fixture, because an attempt may damage the fixture's tree.
             match Fixture::new().attempt(attempt, Some(means)) {
                 None => row[0] += 1,
                 Some(how) => {
@@ -303,14 +303,12 @@ fn no_attempt_escapes() {
     }
     println!("{} attempts as user {user}:", attempts.len());
     for (means, [held, skipped, through]) in table {
-        println!(
-            "  {means:<11} held {held:>4}, not covered by its level {skipped:>3}, through {through}"
-        );
+        println!("  {means:<11} blocked {held:>4}, not covered {skipped:>3}, escaped {through}");
     }
     assert!(through.is_empty(), "{through:#?}");
 }
 
-/// Runs the same attempts as an unprivileged user, if the test can switch to one.
+/// Repeats the attempts as an unprivileged user, if the test can switch to one.
 #[test]
 fn no_attempt_escapes_as_nobody() {
     if !rustix::process::getuid().is_root() {
@@ -339,13 +337,13 @@ fn no_attempt_escapes_as_nobody() {
     };
     let said = String::from_utf8_lossy(&output.stdout);
     said.lines()
-        .filter(|line| line.contains("held") || line.contains("attempts as"))
+        .filter(|line| line.contains("blocked") || line.contains("attempts as"))
         .for_each(|line| println!("{line}"));
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
     assert!(said.contains("attempts as user 65534"), "{said}");
 }
 
-/// Checks that at least nine in ten harmless attempts succeed without a sandbox.
+/// Checks that at least 90 % of the attempts that are safe without a sandbox succeed there.
 #[test]
 fn attempts_succeed_without_a_sandbox() {
     if std::env::consts::ARCH != "x86_64" {
@@ -361,7 +359,7 @@ fn attempts_succeed_without_a_sandbox() {
         }
     }
     println!(
-        "without a sandbox {} of {} got through; the others: {held:#?}",
+        "without a sandbox, {} of {} attempts succeeded; the others: {held:#?}",
         tried.len() - held.len(),
         tried.len()
     );

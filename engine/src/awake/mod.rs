@@ -32,7 +32,8 @@ pub use inhibitor_command::{InhibitScope, InhibitorCommand};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum InhibitLevel {
-    /// Automatic sleep, and sleep requested by programs that respect inhibitions.
+    /// Automatic sleep, and sleep requested by programs that respect inhibitions. On macOS, only
+    /// automatic sleep while the machine runs on battery.
     Sleep,
     /// Only automatic sleep. A request for sleep still takes effect.
     Idle,

@@ -2,8 +2,8 @@
 //! project names.
 //!
 //! Queries go to the user's own `git`, because the user will later work with the same program. A
-//! library sometimes returns different results, for example for tracked files that match an ignore
-//! rule. Git reads configuration and attributes that an agent may have written, and many of them
+//! git library would sometimes return different results, for example for tracked files that match an
+//! ignore rule. Git reads configuration and attributes that an agent may have written, and many of them
 //! name programs. Therefore, the following rules apply:
 //!
 //! - Apart from a push and a fetch, only the commands in [`Read`] and those that [`commit`] and
@@ -13,7 +13,7 @@
 //! - The kernel prevents git from starting other programs, from using the network, and from writing
 //!   outside the folders that a command needs ([`crate::sandbox::inert`]).
 //!
-//! This module compares the work tree itself ([`changes`]), because git would apply filters. Only a
+//! This module compares the work tree without git ([`changes`]), because git would apply filters. Only a
 //! push ([`push`]) and a fetch into a new repository may use the network and the user's programs,
 //! and they ignore the project's configuration. This module must never call git in any other way.
 
@@ -76,8 +76,8 @@ const PINNED: [&str; 16] = [
 /// The name of the recorded input that contains git's output.
 const INPUT: &str = "git";
 
-/// The recorded command for querying the current commit.
-pub const HEAD: &str = "rev-parse HEAD";
+/// The recorded command of [`Git::head`].
+pub const HEAD: &str = "rev-parse --verify --quiet HEAD";
 
 /// The git commands that only read. None of them runs another program or reads the files in a work
 /// tree, except for ignore and attribute files.
@@ -135,7 +135,7 @@ impl Read {
 /// Describes why a git operation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
-    /// The folder is not inside a work tree.
+    /// Git found no repository for the folder.
     #[error("{path} is not in a git repository")]
     NotARepository { path: PathBuf },
     /// The repository belongs to another user, and git refuses to read it.
@@ -194,7 +194,7 @@ pub enum GitError {
 pub struct Git {
     /// The folder in which git is started.
     root: PathBuf,
-    /// The project's work tree, which may contain programs of an agent.
+    /// The project's work tree, which may contain programs written by an agent.
     project: PathBuf,
     env: BTreeMap<String, String>,
     marker: String,
@@ -213,8 +213,8 @@ impl Git {
             .collect();
         env.insert("LC_ALL".to_owned(), "C".to_owned());
         env.insert("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned());
-        // In a partial clone, a query must not start a download. Replaced objects would show a
-        // different history from the one that is pushed.
+        // In a partial clone, a query must not start a download. Replacement objects would show
+        // a different history from the one that is pushed.
         env.insert("GIT_NO_LAZY_FETCH".to_owned(), "1".to_owned());
         env.insert("GIT_NO_REPLACE_OBJECTS".to_owned(), "1".to_owned());
         Self {

@@ -20,11 +20,12 @@ use super::plan::LaunchRefusal;
 use crate::sandbox::private_git::{Cover, PrivateGit};
 
 /// Enters a new mount namespace and creates the mounts for a private git directory in it. Returns
-/// `false` if this host does not permit that; the file system view is then unchanged. The calling
-/// process must have only one thread.
+/// `false` if no mount could be created, for example because the host does not permit it; the file
+/// system view is then unchanged. Without the right to mount, the calling process must have only one
+/// thread.
 ///
 /// # Errors
-/// Returns an error if the process is in a new user namespace without a mapped user, or if only
+/// Returns an error if the user or group id cannot be mapped in a new user namespace, or if only
 /// some of the mounts could be created.
 pub(super) fn cover(git: &PrivateGit) -> Result<bool, LaunchRefusal> {
     if unshare(UnshareFlags::NEWNS).is_err() {

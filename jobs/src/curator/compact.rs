@@ -1,10 +1,10 @@
 //! Folds `logs/pending-log-entries/*.txt` into the audit log, oldest first, and removes old files.
 //!
 //! ```text
-//! plan ──> shown, or executed: journal ── audit log replaced whole ── entries removed ── journal removed
+//! plan ──> shown, or executed: journal ── whole audit log replaced ── entries removed ── journal removed
 //! ```
 //!
-//! The journal contains the length of the audit log with the new entries, and the digest of the
+//! The journal contains the length of the audit log including the new entries, and the digest of the
 //! log's content up to that length. If the process dies and leaves a journal, the next plan uses
 //! both to determine whether the log already contains the entries. If so, the plan only removes
 //! their files. Otherwise the plan folds the entries again. A plan is executed exactly as it is
@@ -77,7 +77,7 @@ impl CompactionPlan {
                 CompactStep::Finish { entry } => {
                     format!("finish  {entry}: it is in the audit log\n")
                 }
-                CompactStep::Forget { file } => format!("forget  {file}\n"),
+                CompactStep::Forget { file } => format!("remove  {file}\n"),
                 CompactStep::Leave { entry, why } => format!("leave   {entry}: {why}\n"),
             });
         }
@@ -118,7 +118,7 @@ pub fn plan(
             Err(error) => return Err(error),
         };
         if !data.is_file() || data.len() > LARGEST {
-            let why = format!("it is not a plain file of at most {LARGEST} bytes");
+            let why = format!("it is not a regular file, or is larger than {LARGEST} bytes");
             plan.acts.push(CompactStep::Leave { entry: name, why });
             continue;
         }
@@ -146,8 +146,8 @@ pub fn plan(
     Ok(plan)
 }
 
-/// Executes the plan. The caller must have held the worker's lock since before the plan was
-/// created. `pause` is called before each file operation, and an error from `pause` stops the
+/// Executes the plan. The caller must hold the worker's lock from before it creates the plan until
+/// this function returns. `pause` is called before each file operation, and an error from `pause` stops the
 /// execution.
 ///
 /// # Errors

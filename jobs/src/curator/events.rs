@@ -346,7 +346,10 @@ fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Res
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((Vec::new(), 0)),
         Err(error) => return Err(error),
         Ok(data) if !data.is_file() || data.len() > LARGEST => {
-            let why = format!("{} is not a plain file of at most {LARGEST} bytes", path.display());
+            let why = format!(
+                "{} is not a regular file, or is larger than {LARGEST} bytes",
+                path.display()
+            );
             return Err(io::Error::other(why));
         }
         Ok(_) => read_no_link(&path, LARGEST)?,

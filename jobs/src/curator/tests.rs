@@ -590,7 +590,7 @@ fn old_results_expire_but_queued_jobs_remain() {
     let plan = compact::plan(&worker, keep, future).unwrap();
     assert_eq!(
         plan.text(),
-        "forget  done/a.json\nforget  failed/a.json\nforget  findings/a.json\n"
+        "remove  done/a.json\nremove  failed/a.json\nremove  findings/a.json\n"
     );
     assert!(compact::plan(&worker, None, future).unwrap().acts.is_empty());
     compact::apply(&worker, &plan, &mut || Ok(())).unwrap();

@@ -135,7 +135,7 @@ impl Night<'_, '_> {
         ];
         let whole = self.commit(iteration, began, targets, &original, &mut history);
         if whole.is_err() {
-            // The plateau does not end the loop, because this iteration changed nothing.
+            // The commit failed, so a plateau that this iteration found must not end the loop.
             self.summary.plateau_reason = None;
         }
         let whole = whole?;
@@ -278,7 +278,8 @@ impl Night<'_, '_> {
         Ok(true)
     }
 
-    /// Reads the uses of the corpus on the first call. Every call updates the merged nodes.
+    /// Collects the recorded uses of the corpus's nodes on the first call, and the merged nodes on
+    /// every call.
     pub(super) fn learn(&mut self, corpus: &Corpus, history: &FileHistory) {
         let root = self.ctx.files.root();
         let home = self.ctx.programs.env().get("HOME").map(std::path::PathBuf::from);

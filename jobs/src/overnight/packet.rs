@@ -16,7 +16,7 @@ pub struct Packet {
     /// How well the evidence supports the packet: `low`, `medium` or `high`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub confidence: Option<String>,
-    /// The place or step that the work came from.
+    /// The source of the work, such as `finding` or `pinned-queue`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -14,7 +14,7 @@ use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
 
-/// Maximum number of steps of one kind to list one by one.
+/// Maximum number of failed runs, of stopped jobs and of critical events to list one by one.
 const EACH: usize = 3;
 
 /// Returns the next steps for the user after a night.
@@ -29,8 +29,8 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
         push(what, "an alert was not delivered", "runner alerts list");
     }
     if !report.open.is_empty() {
-        let what = format!("{} unfinished", report.open.len());
-        push(what, "without an outcome when the report was made", "runner status");
+        let what = format!("{} unfinished", counted(report.open.len(), "run"));
+        push(what, "no outcome when the report was made", "runner status");
     }
     for event in report.waiting.iter().filter(|it| it.sort == PendingSort::Event).take(EACH) {
         push(format!("Look at {}", event.what), &event.why, &event.command);
@@ -57,7 +57,7 @@ pub(super) fn moves(report: &NightReport) -> Vec<NextStep> {
     let councils = report.dreamscapes.iter().filter_map(|it| it.council.as_ref());
     all.extend(councils.flat_map(|it| &it.unheard).filter_map(councillor));
     all.extend(report.unread_proposals.iter().map(|why| NextStep {
-        what: "Look at the proposals, which cannot be read".to_owned(),
+        what: "Find out why proposals cannot be read".to_owned(),
         why: why.clone(),
         command: "runner dream list".to_owned(),
     }));
@@ -74,12 +74,13 @@ fn review(report: &NightReport) -> Option<NextStep> {
     let age = oldest.map_or_else(String::new, |age| format!("the oldest has waited for {age}; "));
     Some(NextStep {
         what: format!("Decide on {}", counted(waiting.len(), "proposal")),
-        why: format!("{age}one key each; every decision can be undone"),
+        why: format!("{age}one key per proposal; every decision can be undone"),
         command: format!("runner dream review{}", waiting[0].flag),
     })
 }
 
-/// Returns a step for each of the first runs that did not succeed, and one step for the rest.
+/// Returns a step for each of the first runs that failed, timed out or were lost, and one step for
+/// the rest.
 fn broken_runs(report: &NightReport) -> Vec<NextStep> {
     let outcomes = report.last_attempts().filter_map(|run| Some((run, run.outcome.as_ref()?)));
     let broken = outcomes.filter(|(_, outcome)| {
@@ -103,7 +104,7 @@ fn broken_runs(report: &NightReport) -> Vec<NextStep> {
     if more > 0 {
         steps.truncate(EACH);
         steps.push(NextStep {
-            what: format!("{more} more did not succeed"),
+            what: format!("{} did not succeed", counted(more, "more run")),
             why: "each is listed with its reason".to_owned(),
             command: "runner runs".to_owned(),
         });

@@ -10,7 +10,7 @@
 //! <state>/sessions.json          the digests of these files, outside of the project
 //! ```
 //!
-//! A file with an unknown digest was written by another program. It is reported but never used.
+//! A file whose digest runner did not record is reported but never used.
 //! Before files are published, their new digests are written together with the previous ones, so
 //! one of the two matches whichever version survives a crash.
 
@@ -37,8 +37,8 @@ const DIGESTS_LARGEST: u64 = 8 << 20;
 /// Maximum number of files in one folder.
 const MOST: usize = 10_000;
 
-/// For each path that runner wrote, the digest of its current content and of the content that was
-/// about to replace it.
+/// For each file that runner wrote, the digests of its previous content and of the content that
+/// replaces it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests(BTreeMap<String, Vec<String>>);
 
@@ -97,15 +97,15 @@ pub struct SessionFolder {
     /// The sessions whose findings were removed, oldest removal first.
     pub retired: Vec<Retired>,
     pub packet: Option<Packet>,
-    /// Files that cannot be used, with the reason.
+    /// Files without a recorded digest and invalid artifacts, with the reason why each is not used.
     pub problems: Vec<String>,
     /// The digest of each file written by runner, keyed by path.
     pub files: BTreeMap<String, Digest>,
 }
 
 impl SessionFolder {
-    /// Reads the files inside `folder` in the project. Missing and invalid files are treated as
-    /// empty.
+    /// Reads the files inside `folder` in the project. Missing, unreadable and invalid files are
+    /// treated as empty.
     pub fn load(root: &Path, folder: &str, digests: &Digests) -> Self {
         let mut found = Self::default();
         for path in below(root, &format!("{folder}/sessions")) {
@@ -146,7 +146,8 @@ impl SessionFolder {
     fn read(&mut self, root: &Path, path: &str, digests: &Digests) -> Option<Vec<u8>> {
         let bytes = read_in(root, path, LARGEST).ok()?;
         if !digests.knows(path, &bytes) {
-            self.problems.push(format!("{path} was changed by another program; it is not used"));
+            self.problems
+                .push(format!("{path} is not used, because runner did not record its content"));
             return None;
         }
         self.files.insert(path.to_owned(), Digest::of(&bytes));

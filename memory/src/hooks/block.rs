@@ -103,7 +103,7 @@ impl Body {
     pub(crate) fn close(self, more: i64) -> Block {
         let fence = Fence::around(0, &[&self.text]);
         let quoted = fence.wrap("runner memory", self.text.trim_end());
-        // The text does not contain the nonce derived from it, so wrapping cannot fail.
+        // The fence's nonce does not occur in the text, so wrapping cannot fail.
         let quoted = quoted.unwrap_or_default();
         let mut text = format!(
             "{BEGIN} {}, {} -->\n{PREAMBLE}\n{quoted}\n",
@@ -350,7 +350,8 @@ impl Reader<'_> {
 }
 
 impl Body {
-    /// Returns the limit for a body that, when appended, adds at most `most` bytes.
+    /// Returns the limit to pass to [`Body::new`] so that appending the new body adds at most `most`
+    /// bytes.
     pub(crate) fn nested(&self, most: usize) -> usize {
         FRAME + most.min(self.limit.saturating_sub(self.text.len()))
     }

@@ -16,7 +16,7 @@ use crate::project;
 use crate::ui::{Failure, show};
 use list::ListArgs;
 
-/// List alerts and their delivery, test a channel, or silence an alert
+/// List alerts and the delivery of their messages, test a channel, or silence an alert
 #[derive(Debug, clap::Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -49,7 +49,7 @@ enum AlertsCommand {
     /// fixed
     #[command(after_help = "Example: runner alerts ack dream")]
     Ack {
-        /// The alert's id, an unambiguous prefix of it, or a job of the project for all its open
+        /// The alert's id or an unambiguous prefix of it, or a job's name to silence all its open
         /// alerts
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         alert: String,

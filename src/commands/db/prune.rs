@@ -69,12 +69,12 @@ fn describe_plan(plan: &PrunePlan) -> String {
     };
     line(rows.occurrences.len() as u64, "occurrence", "");
     line(rows.runs, "run", " of these occurrences");
-    let between = " between the first and the last run of an occurrence";
+    let between = " between the first and the last deferred run of an occurrence";
     line(rows.deferrals.len() as u64, "deferred run", between);
     line(rows.nights.len() as u64, "night", "");
     line(rows.budget_usage.len() as u64, "record", " of budget usage");
     line(rows.events, "event", "");
-    line(rows.alerts.len() as u64, "ended alert", " with all messages");
+    line(rows.alerts.len() as u64, "ended alert", " with its messages");
     let mut kinds: BTreeMap<String, u64> = BTreeMap::new();
     for file in &plan.files {
         *kinds.entry(format!("{:?}", file.kind).to_lowercase()).or_default() += 1;

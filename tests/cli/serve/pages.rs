@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{Served, paths, project};
 use crate::fixture::Fixture;
 
-/// Texts that become a script, a request or another page if a page does not escape them.
+/// Strings that would run a script, send a request or load another page if they were not escaped.
 const PAYLOADS: [&str; 12] = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -22,7 +22,7 @@ const PAYLOADS: [&str; 12] = [
     "<link rel=stylesheet href=//evil.example>",
 ];
 
-/// Markup that runs the text in place of `{}` if a page does not escape it.
+/// Markup that, if it is not escaped, runs the code that replaces `{}`.
 const SHAPES: [&str; 21] = [
     "<script>{}</script>",
     "</script><script>{}</script>",
@@ -212,7 +212,7 @@ fn no_text_becomes_markup() {
 }
 
 #[test]
-fn pages_have_every_protecting_header() {
+fn responses_have_all_security_headers() {
     let fixture = project();
     let served = Served::start(&fixture);
     let cookie = served.log_in();
@@ -295,7 +295,7 @@ fn actions_do_what_the_commands_do() {
     assert_eq!(
         fixture.count("SELECT count(*) FROM jobs WHERE name = 'later'"),
         0,
-        "a view changed the database"
+        "reading a proposal changed the database"
     );
     done(&format!("{base}/proposals/{id}/accept"), "note=seen");
     let status = fixture.run(&["status"]).ends(0);
@@ -314,7 +314,7 @@ fn actions_do_what_the_commands_do() {
     assert_eq!(
         fixture.count(sql),
         11,
-        "the audit trail does not contain every request, including the refused one"
+        "the audit trail must contain every request, including the refused one"
     );
 }
 

@@ -2,7 +2,7 @@
 //! text can be mistaken for a heading.
 //!
 //! ```text
-//! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e
+//! org text ──parse──> Entry ──render──> org text          parse(render(e)) == e for a parsed e
 //!              └────> Malformed{line, why}                 discarded whole, nothing is salvaged
 //! ```
 //!

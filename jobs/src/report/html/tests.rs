@@ -148,7 +148,7 @@ fn empty_and_crashed_nights_have_complete_pages() {
     let (verdict, cards, moves) = reported(&crashed);
     assert_eq!(verdict, "It failed.");
     assert_eq!(cards[0], "1 lost 1 unfinished");
-    assert_eq!(moves, ["Look at overnight: lost", "1 unfinished"]);
+    assert_eq!(moves, ["Look at overnight: lost", "1 run unfinished"]);
     assert!(texts(&crashed, ".scape")[0].contains("No picture: there is no summary"));
     assert!(texts(&crashed, ".scape svg").is_empty());
 }

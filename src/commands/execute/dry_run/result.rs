@@ -13,18 +13,19 @@ use serde::Serialize;
 pub struct DryRun {
     pub row: RunRow,
     pub stands: DryRunOutcome,
-    /// The backend that would be called first; `None` if the run is declined before the choice.
+    /// The backend that would be called first; `None` if the run is declined before
+    /// a backend is chosen.
     pub backend: Option<Description>,
     /// The name of that backend in the configuration.
     pub backend_name: String,
     /// The run's own budget.
     pub want: Budget,
-    /// The budgets that limit the run, in their state before the run.
+    /// The budgets that limit the run, as they are before it.
     pub levels: Vec<RemainingBudget>,
     /// The paths inside the project to which the run may publish. Folders end with a slash.
     pub writes: Vec<String>,
-    /// The paths that the run's program or agent may write to directly, or `None` if the run does
-    /// not start one that works in the project.
+    /// The paths that the run's program or agent may write to directly, or `None` if the run
+    /// starts no program or agent in the project.
     pub program: Option<WriteScope>,
     /// The planned actions, or the outcome if the run would end before its first request. `None` if
     /// the run was not planned.
