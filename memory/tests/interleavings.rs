@@ -4,7 +4,7 @@
 //!
 //! Every command that changes the store must have its effect exactly once, the last message must
 //! never be lost, and no session may receive a node or the result of a recall twice.
-//! `RUNNER_TEST_SCALE` multiplies the number of histories without a planted defect, and
+//! `RUNNER_TEST_SCALE` multiplies the number of histories without an injected defect, and
 //! `RUNNER_TEST_SEED` sets the seed of the first one.
 #![allow(
     clippy::unwrap_used,
