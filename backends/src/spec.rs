@@ -188,6 +188,9 @@ pub struct ApiSettings {
     /// How the schema of an answer is enforced: as a "schema" in the request, as a "tool"
     /// (the default of anthropic), or only in the text of the "prompt".
     pub structured: Option<Structured>,
+    /// Whether a temperature that a job requests is sent. Default: false for anthropic and for
+    /// OpenAI's own address, whose newest models refuse it, and otherwise true.
+    pub temperature: Option<bool>,
     /// The maximum length of an answer, in tokens. A job that requests a longer answer is limited
     /// to this.
     #[schemars(range(min = 1, max = 4_294_967_295_u32))]

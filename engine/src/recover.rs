@@ -425,7 +425,7 @@ fn dead(
     detail.push_str(&work);
     let replayed = replay(store, run, staging, fence, now.wall);
     if let Err(why) = &replayed {
-        detail.push_str(&format!("; its artifacts cannot be published yet: {why}"));
+        detail = format!("its artifacts cannot be published yet: {why}");
     }
     let event = Event {
         at: now.wall,

@@ -151,5 +151,5 @@ impl From<UnrecordedInput> for JobError {
 
 /// Returns whether the file system, rather than a rule of the scope, caused the error.
 fn disk(error: &ScopeError) -> bool {
-    matches!(error, ScopeError::Fs(_) | ScopeError::OtherDevice { .. } | ScopeError::TooLong { .. })
+    matches!(error, ScopeError::Fs(_))
 }

@@ -261,7 +261,7 @@ impl Change<'_> {
     /// # Errors
     /// Returns an error if the name cannot be part of a tag, or the store cannot be written.
     pub fn start_task(&mut self, name: &str, actor: &Actor) -> Result<()> {
-        let name = &*Redacted::of(name);
+        let name = &*Redacted::of(name.trim());
         let tag = valid_tag(&format!("task:{name}"))?;
         let others = "NOT EXISTS (SELECT 1 FROM tags o JOIN pending p ON o.tag = 'task:' || p.value \
             WHERE o.node_id = n.id AND p.key = 'current_task' AND p.session <> ?2)";

@@ -114,7 +114,8 @@ fn refused(changes: &[SettingChange], mistake: &ConfigMistake) -> Failure {
     let all: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let (all, why) = (all.join(", "), mistake.reason());
     // The value itself is valid if the mistake is in another setting.
-    match changes.iter().any(|change| change.key() == mistake.key) {
+    let wrong = reference::key_parts(&mistake.key);
+    match changes.iter().any(|change| reference::key_parts(change.key()) == wrong) {
         true => Failure::configuration(format!("{all}: {why}; nothing was written")),
         false => Failure::configuration(format!(
             "{all}: {}: {why}; nothing was written",

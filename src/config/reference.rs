@@ -469,16 +469,21 @@ fn near(path: &[String]) -> Option<String> {
 }
 
 /// Splits the key of a setting at its dots. A part that contains a dot is in quotes, as in TOML.
-/// The name of a model with a price needs no quotes, as in `prices.gpt-4.1.input_cost_per_token`.
+/// The name of a model with a price needs no quotes, as in `prices.gpt-4.1` and
+/// `prices.gpt-4.1.input_cost_per_token`.
 pub(super) fn key_parts(key: &str) -> Vec<String> {
     let quoted = toml_edit::Key::parse(key);
     let mut parts: Vec<String> = match &quoted {
         Ok(keys) => keys.iter().map(|key| key.get().to_owned()).collect(),
         Err(_) => key.split('.').map(str::to_owned).collect(),
     };
-    if parts[0] == "prices" && parts.len() > 3 {
-        let model = parts[1..parts.len() - 1].join(".");
-        parts.splice(1..parts.len() - 1, [model]);
+    if parts[0] == "prices" && parts.len() > 2 {
+        let price = entry(whole(), "prices").and_then(|prices| entry(prices, "model"));
+        let last = parts.last().cloned().unwrap_or_default();
+        let is_setting = price.is_some_and(|node| properties(node).any(|it| *it.0 == last));
+        let end = parts.len() - usize::from(is_setting);
+        let model = parts[1..end].join(".");
+        parts.splice(1..end, [model]);
     }
     parts
 }

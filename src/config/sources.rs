@@ -304,8 +304,8 @@ pub(super) fn merge(under: &mut Table, over: Table) {
     }
 }
 
-/// Removes the settings of each backend to which a later layer gives another type. They do not apply
-/// to that type.
+/// Removes the settings of each backend to which a later layer gives another type, because they may
+/// not apply to that type. Its pool and its fallbacks apply to every type.
 pub(super) fn replace_types(under: &mut Table, over: &Table) {
     let (Some(Value::Table(under)), Some(Value::Table(over))) =
         (under.get_mut("backends"), over.get("backends"))
@@ -314,8 +314,10 @@ pub(super) fn replace_types(under: &mut Table, over: &Table) {
     };
     for (name, earlier) in under.iter_mut() {
         let later = over.get(name).and_then(|later| later.get("type"));
-        if later.is_some_and(|later| earlier.get("type") != Some(later)) {
-            *earlier = Value::Table(Table::new());
+        if later.is_some_and(|later| earlier.get("type") != Some(later))
+            && let Some(earlier) = earlier.as_table_mut()
+        {
+            earlier.retain(|key, _| matches!(key as &str, "pool" | "fallback"));
         }
     }
 }
@@ -387,6 +389,10 @@ fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, Co
         // If no file contains the table, a setting outside the files created it.
         given = given.or_else(|| sources.given.iter().rev().find(|given| within(&given.key, &key)));
     }
+    // Only a setting in a TOML file, under its own name, can be unset.
+    let can_unset = given.is_none()
+        && (best.as_ref())
+            .is_some_and(|(_, layer, found)| layer.name != ctxrc::NAME && found.name.is_none());
     let (order, mut mistake) = match (given, best) {
         (None, Some((at, layer, found))) => {
             let span = match found.value {
@@ -412,8 +418,7 @@ fn about(sources: &Sources, places: &Places<'_>, finding: Finding) -> (Order, Co
         }
     };
     mistake.key = key;
-    // Only a setting in a file can be unset.
-    let fix = fix.filter(|fix| *fix != Fix::Unset || mistake.place.is_some());
+    let fix = fix.filter(|fix| *fix != Fix::Unset || can_unset);
     if fix.is_some() {
         mistake.exit = Exit::Configuration;
         mistake.fix = fix;

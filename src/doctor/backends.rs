@@ -153,15 +153,16 @@ fn missing_key(backend: &BackendSpec) -> Option<&str> {
     key.filter(|key| in_keyring(key).is_none() && env::setting(key).is_none())
 }
 
-/// Returns the enabled jobs that use a backend, each with that backend and its fallbacks.
+/// Returns the enabled jobs that use backends, each with its backends and their fallbacks.
 fn asking(config: &Config) -> impl Iterator<Item = (&String, Vec<&BackendSpec>)> {
     let asks = |job: &config::Job| job.spec.kind.asks() != Asks::Never;
     let jobs = config.jobs.iter().filter(move |(_, job)| job.enabled && asks(job));
     jobs.map(|(name, job)| {
-        let first = config.backends.get(&job.spec.backend);
-        let others = first.into_iter().flat_map(|it| &it.fallback);
-        let others = others.filter_map(|name| config.backends.get(name));
-        (name, first.into_iter().chain(others).collect())
+        let asked = std::iter::once(&job.spec.backend).chain(job.spec.kind.panel());
+        let asked: Vec<_> = asked.filter_map(|name| config.backends.get(name)).collect();
+        let others = asked.iter().flat_map(|it| &it.fallback);
+        let others: Vec<_> = others.filter_map(|name| config.backends.get(name)).collect();
+        (name, [asked, others].concat())
     })
 }
 

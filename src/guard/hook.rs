@@ -316,6 +316,7 @@ mod tests {
             "git commit -m 'a > b'",
             "git config --global --get user.name",
             "git config list",
+            "git config --global --type bool --get core.bare",
             "cp /etc/passwd here",
         ] {
             assert_eq!(ask("Bash", json!({ "command": line })), Ok(()), "{line}");
@@ -324,6 +325,10 @@ mod tests {
             "echo x > ../out/y",
             "git config --global core.pager list-x",
             "git config --global core.hooksPath get-x",
+            "git config --global --comment list core.pager evil",
+            "git config --global --comment --get core.pager evil",
+            "git config --global -- core.pager -l",
+            "git config -f get core.pager evil",
             "echo x >>/etc/cron.d/y",
             "tee ~/.bashrc",
             "echo $(id) > \"$HOME/.profile\"",

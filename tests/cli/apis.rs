@@ -314,6 +314,7 @@ fn prices_are_merged_from_three_sources() {
     let output = "prices.gpt-4.1.output_cost_per_token";
     fixture.run(&["config", "set", "--user", dotted, "2e-6", output, "3e-6"]).ends(0);
     fixture.run(&["config", "get", dotted]).ends(0).expect_text("0.000002");
+    fixture.run(&["config", "get", "prices.gpt-4.1"]).ends(0).expect_text("0.000003");
     let quoted = "prices.\"gpt-4.1\".input_cost_per_token";
     fixture.run(&["config", "get", quoted]).ends(0).expect_text("0.000002");
     fixture.run(&["config", "show"]).ends(0).expect_text("[prices.\"gpt-4.1\"]");

@@ -65,7 +65,7 @@ impl<'a> Daemon<'a> {
     pub fn wait_for_text(&mut self, words: &str) -> String {
         let mut all = String::new();
         loop {
-            if self.lines.buffer().is_empty() {
+            if !self.lines.buffer().contains(&b'\n') {
                 let wait = Timespec::try_from(LIMIT).unwrap();
                 let mut pipe = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
                 assert!(poll(&mut pipe, Some(&wait)).unwrap() > 0, "no {words:?} in {all}");

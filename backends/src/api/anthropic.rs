@@ -23,6 +23,9 @@ pub(super) fn body(plan: &EndpointPlan, request: &Request) -> Value {
         "messages": [{"role": "user", "content": prompt::text(request)}],
         "stream": true,
     });
+    if let Some(temperature) = plan.temperature(request) {
+        body["temperature"] = temperature;
+    }
     if let Some(schema) = &request.schema {
         let rooted = prompt::rooted(schema);
         match plan.structured {

@@ -193,16 +193,15 @@ impl EndpointPlan {
         [self.settings.max_output_tokens, share].into_iter().flatten().fold(asked, u64::min)
     }
 
-    /// Returns the sampling temperature to send, if any. The newest models of Anthropic and OpenAI
-    /// refuse requests with a temperature.
+    /// Returns the sampling temperature to send, if any.
     pub fn temperature(&self, request: &Request) -> Option<serde_json::Value> {
-        let refuses = match self.dialect {
-            Dialect::Messages => true,
-            Dialect::Chat | Dialect::Responses => self.is_first_hand,
-            Dialect::Ollama => false,
+        let usual = match self.dialect {
+            Dialect::Messages => false,
+            Dialect::Chat | Dialect::Responses => !self.is_first_hand,
+            Dialect::Ollama => true,
         };
-        let temperature = request.limits.temperature.filter(|_| !refuses)?;
-        Some(f64::from(temperature).into())
+        let sent = self.settings.temperature.unwrap_or(usual);
+        Some(f64::from(request.limits.temperature.filter(|_| sent)?).into())
     }
 
     /// Returns the maximum number of bytes in an answer's text. Without `output_cap`, the limit

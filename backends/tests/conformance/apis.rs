@@ -213,6 +213,10 @@ fn each_provider_gets_its_schema_form() {
     assert_eq!(responses["store"], false);
     let schema = asked("anthropic", Dialect::Messages, json!({ "structured": "schema" }));
     assert!(schema["temperature"].is_null());
+    let quiet = asked("openai", Dialect::Chat, json!({ "temperature": false }));
+    assert!(quiet["temperature"].is_null());
+    let warm = asked("anthropic", Dialect::Messages, json!({ "temperature": true }));
+    assert_eq!(warm["temperature"], 0.8);
     assert_eq!(schema["output_config"]["format"]["schema"]["properties"]["answer"], closed);
     let words = asked("openai", Dialect::Chat, json!({ "structured": "prompt" }));
     assert!(words["response_format"].is_null());

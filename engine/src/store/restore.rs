@@ -99,11 +99,12 @@ pub(super) fn is_half_done(path: &Path) -> bool {
 /// Returns the errors of [`inspect_copy`].
 pub fn plan_restore(store: &Path, copy: &Path, now: Timestamp) -> Result<RestorePlan> {
     let copy = inspect_copy(copy)?;
-    let exists = there(store);
+    // A log without its database is kept, but it contains nothing that could be read.
+    let since = store.exists().then(|| since(store, &copy.path, now).ok()).flatten();
     Ok(RestorePlan {
         store: store.to_owned(),
-        keep: exists.then(|| keep(store, now)),
-        since: exists.then(|| since(store, &copy.path, now).ok()).flatten(),
+        keep: there(store).then(|| keep(store, now)),
+        since,
         copy,
         unfinished: is_half_done(store),
     })

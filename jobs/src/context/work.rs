@@ -24,6 +24,8 @@ pub(crate) struct ChildWork<'a> {
     run: String,
     open: Option<Work>,
     closed: Option<WorkResult>,
+    /// Why the commits of a failed run could not be imported.
+    not_imported: Option<String>,
     recording: InputRecording,
 }
 
@@ -36,7 +38,7 @@ impl<'a> ChildWork<'a> {
     ) -> Self {
         let sandbox = sandbox.filter(|it| !it.off && (it.git.is_some() || !it.keep.is_empty()));
         let run = git.marker().to_owned();
-        Self { sandbox, run_dir, git, run, open: None, closed: None, recording }
+        Self { sandbox, run_dir, git, run, open: None, closed: None, not_imported: None, recording }
     }
 
     /// Records the project's state before the first child starts.
@@ -84,7 +86,9 @@ impl<'a> ChildWork<'a> {
 
     /// Returns the result as lines for the report of a run that did not succeed.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let Some(WorkResult { imported, .. }) = &self.closed else { return Vec::new() };
+        let Some(WorkResult { imported, .. }) = &self.closed else {
+            return self.not_imported.iter().cloned().collect();
+        };
         let commits = imported.commits.iter().map(|commit| format!("committed {commit}"));
         commits.chain(imported.held.iter().chain(&imported.notes).cloned()).collect()
     }
@@ -97,12 +101,19 @@ impl<'a> ChildWork<'a> {
         let closed = match self.closed.is_some() || self.open.is_some() {
             true => match (self.close(), &done) {
                 (Ok(closed), _) => closed,
-                (Err(error), Ok(_)) => return Err(error),
-                // The job's own error explains why it ended.
-                (Err(error), Err(_)) => {
-                    tracing::warn!(%error, "the run's commits could not be imported");
+                // The job's own error explains why it ended, unless git rejected its objects.
+                (
+                    Err(error),
+                    Err(
+                        JobError::Cancelled { .. }
+                        | JobError::TimedOut { .. }
+                        | JobError::Failed { .. },
+                    ),
+                ) if !is_guard(&error) => {
+                    self.not_imported = Some(error.whole());
                     return done;
                 }
+                (Err(error), _) => return Err(error),
             },
             false => return done,
         };
@@ -118,6 +129,10 @@ impl<'a> ChildWork<'a> {
         }
         Ok(finished)
     }
+}
+
+fn is_guard(error: &JobError) -> bool {
+    matches!(error, JobError::Failed { class: Class::Guard, .. })
 }
 
 fn failure(error: &WorkError, run_dir: &Path) -> JobError {

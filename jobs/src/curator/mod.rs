@@ -229,8 +229,14 @@ fn one(
             let without = product.without.clone();
             match stage(ctx, worker, claimed, &product) {
                 Ok(made) => reported.made.extend(made),
+                // The staged part of the job's results must not be published, so the run ends.
                 Err(error) => {
-                    worker.put_back(claimed, None).map_err(|error| io("use", worker, error))?;
+                    let why = ctx.redactor.redact(&whole(&error)).into_owned();
+                    let done = match job.attempts < job.max_retries {
+                        true => worker.put_back(claimed, Some(&why)),
+                        false => worker.fail(claimed, &why, ctx.clock.now()),
+                    };
+                    done.map_err(|error| io("use", worker, error))?;
                     return Err(error);
                 }
             }

@@ -150,15 +150,19 @@ impl Checks<'_> {
         let answered: BTreeSet<&String> = proposals.iter().map(|it| &it.targets[0]).collect();
         let open = self.open.iter().filter(|targets| !answered.contains(&targets[0]));
         let (mut moving, mut receiving) = (BTreeSet::new(), BTreeSet::new());
+        let mut awaited = BTreeSet::new();
         for targets in open {
             moving.insert(targets[0].clone());
-            receiving.extend(targets.get(1).cloned());
+            awaited.extend(targets.get(1).cloned());
         }
         let checked = proposals.into_iter().map(|proposal| {
             let Some(one) = self.judged.of(&proposal.targets[0]) else { return proposal };
             let held = self.holds(one, &proposal).and_then(|()| match proposal.action {
                 Action::Merge if moving.contains(&proposal.targets[1]) => {
                     Err(format!("{} is itself merged or archived", proposal.targets[1]))
+                }
+                Action::Merge if awaited.contains(&proposal.targets[0]) => {
+                    Err("another idea is merged into it".to_owned())
                 }
                 Action::Merge | Action::Archive if receiving.contains(&proposal.targets[0]) => {
                     Err("another idea is merged into it".to_owned())
@@ -169,8 +173,11 @@ impl Checks<'_> {
                 struck += 1;
                 return strike(proposal, &why, &self.judged.offer);
             }
+            // The user may still reject the open merge, so an archive of its destination waits.
+            let waits =
+                proposal.action == Action::Archive && awaited.contains(&proposal.targets[0]);
             let proposal = match proposal.confidence {
-                Confidence::High => proposal,
+                Confidence::High if !waits => proposal,
                 _ => perhaps(proposal, &self.judged.offer),
             };
             if matches!(proposal.action, Action::Merge | Action::Archive) {

@@ -67,9 +67,9 @@ impl Excerpts {
             let line = String::from_utf8_lossy(line);
             // Git quotes a path with special characters.
             if let Some(paths) = line.strip_prefix("diff --git ") {
-                let quoted = paths.strip_prefix("\"a/").and_then(|rest| rest.split_once("\" "));
+                let quoted = paths.strip_prefix("\"a/").map(unquoted);
                 let plain = || paths.strip_prefix("a/")?.split(" b/").next();
-                let path = quoted.map(|(path, _)| path).or_else(plain).unwrap_or(paths);
+                let path = quoted.or_else(plain).unwrap_or(paths);
                 (lines, skipped, in_hunk) = (0, room.is_document(path), false);
                 if !skipped && text.len() < LONGEST {
                     text.push_str(&format!("file {path}\n"));
@@ -113,6 +113,17 @@ impl Excerpts {
     }
 }
 
+/// Returns the part of a quoted path before the closing quote. Escaped characters stay as they are.
+fn unquoted(text: &str) -> &str {
+    let mut escaped = false;
+    let end = text.find(|c| {
+        let closes = c == '"' && !escaped;
+        escaped = c == '\\' && !escaped;
+        closes
+    });
+    &text[..end.unwrap_or(text.len())]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -133,7 +144,7 @@ mod tests {
         assert!(contain("let wait = jitter(attempt);") && contain("+ let  wait=jitter(attempt)"));
         // Git quotes the path of this plan.
         let quoted = format!(
-            "\0{hash}\n\ndiff --git \"a/the \\\"plan\\\".md\" \"b/the \\\"plan\\\".md\"\n@@ -0,0 +1 @@\n\
+            "\0{hash}\n\ndiff --git \"a/the \\\"draft\\\" plan.md\" \"b/the \\\"draft\\\" plan.md\"\n@@ -0,0 +1 @@\n\
              +paint every second crossing\n"
         );
         let mut of_plan = Excerpts::default();

@@ -36,8 +36,6 @@ use crate::{Context, JobError};
 const DIGESTS: &str = "digests";
 /// The recording key for a submission.
 const SUBMISSION: &str = "submission";
-/// The decision that takes an earlier one back.
-const UNDONE: &str = "undone";
 /// Maximum number of requests that await an answer.
 const WAITING: usize = 8;
 /// Maximum number of candidates for each idea when an answer is checked. New commits must not
@@ -155,8 +153,8 @@ impl ExternalRequest {
     /// Returns the ideas that the user has decided on since the request.
     fn decided_in(&self, proposals: &Proposals) -> BTreeSet<String> {
         let since = |it: &&ProposalItem| {
-            let decision = it.decision.as_ref().filter(|decision| decision.decision != UNDONE);
-            let at = decision.and_then(|decision| decision.at.parse::<Timestamp>().ok());
+            let at =
+                it.decision.as_ref().and_then(|decision| decision.at.parse::<Timestamp>().ok());
             at.is_some_and(|at| at > self.at)
         };
         let decided = proposals.items.iter().filter(since);

@@ -158,7 +158,7 @@ fn instructions(nonce: &str, problems: &[String]) -> String {
          \n\
          status and action:\n\
          - implemented, archive: commits did what the idea asks for. Cite their hashes from the evidence.\n\
-         - duplicate, merge: another idea has the same content. targets[1] is the idea to merge it into.\n\
+         - duplicate, merge: another idea says the same. targets[1] is the idea to merge it into.\n\
          - meritorious, promote: it asks for something worth doing, and nothing shows that it is done.\n\
          - blog-candidate, mark-blog: it is a text to publish.\n\
          - sidenote, keep: anything else.\n\

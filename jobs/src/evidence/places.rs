@@ -83,11 +83,6 @@ impl Tracked {
         Self { paths, by_name, by_stem }
     }
 
-    /// Returns all tracked files.
-    pub fn paths(&self) -> &[String] {
-        &self.paths
-    }
-
     /// Returns whether exactly this path is tracked, or is a folder of tracked files.
     pub fn has(&self, path: &str) -> bool {
         let path = path.trim_end_matches('/');

@@ -53,8 +53,8 @@ pub enum CommitError {
     /// takes the run lock tries to finish the commit.
     #[error("the commit is recorded but could not be finished yet: {0}")]
     Unfinished(String),
-    /// The commit is complete, but its marker or its folder cannot be removed.
-    #[error("the commit is complete, but its marker cannot be removed: {0}")]
+    /// The marker or the folder of a finished commit cannot be removed.
+    #[error("the marker or the folder of a finished commit cannot be removed: {0}")]
     Marker(String),
     /// The run lost its fence to another process.
     #[error("another process took over the run during its commit")]
@@ -245,7 +245,7 @@ pub fn settle(root: &Path) -> Result<Recovered, CommitError> {
 /// # Errors
 /// Returns an error if a file operation fails.
 pub fn clear(root: &Path) -> Result<(), CommitError> {
-    let fs = open(root)?;
+    let fs = open(root).map_err(marker_left)?;
     marker::finish(&fs, &overnight()).map_err(marker_left)?;
     let left = marker::list(&fs, &overnight()).map_err(marker_left)?;
     for name in fs.list(&overnight()).map_err(marker_left)?.unwrap_or_default() {
@@ -270,7 +270,7 @@ pub fn clear(root: &Path) -> Result<(), CommitError> {
 /// # Errors
 /// Returns an error if a file operation fails.
 pub fn clear_one(root: &Path, number: u64) -> Result<(), CommitError> {
-    let fs = open(root)?;
+    let fs = open(root).map_err(marker_left)?;
     let name = format!("{}{number}", marker::PREFIX);
     let path = overnight().join(&name).expect("the name is valid");
     let done = marker::inspect(&fs, &path).map_err(marker_left)?;

@@ -319,10 +319,11 @@ pub(crate) fn one_line(text: &str) -> String {
     let parts = text.split(['\n', '\r']).map(str::trim);
     let line = parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ");
     let mut out = String::with_capacity(line.len());
-    if starts_block(&line) {
-        out.push('\\');
-    }
-    for c in line.chars() {
+    let marker = block_marker(&line);
+    for (at, c) in line.char_indices() {
+        if Some(at) == marker {
+            out.push('\\');
+        }
         match c {
             '<' => out.push_str("&lt;"),
             // An existing backslash is escaped too; otherwise it would cancel the escape of the
@@ -341,13 +342,17 @@ pub(crate) fn one_line(text: &str) -> String {
     out
 }
 
-/// Reports whether Markdown would read the line as a heading, a quote, a list item, a rule or a
-/// fence.
-fn starts_block(line: &str) -> bool {
-    let first = line.chars().next().filter(|c| "#>-+*=~_".contains(*c));
-    let Some(first) = first else { return false };
+/// Returns where a backslash keeps Markdown from reading the line as a heading, a quote, a list item,
+/// a rule or a fence. Returns `None` if no backslash is needed.
+fn block_marker(line: &str) -> Option<usize> {
+    let ends = |rest: &str| rest.is_empty() || rest.starts_with([' ', '\t']);
+    let number = line.bytes().take_while(u8::is_ascii_digit).count();
+    if let Some(rest) = line[number..].strip_prefix(['.', ')']) {
+        return (1..10).contains(&number).then_some(number).filter(|_| ends(rest));
+    }
+    let first = line.chars().next().filter(|c| "#>-+*=~_".contains(*c))?;
     let rest = line.trim_start_matches(first);
-    first == '>' || rest.is_empty() || rest.starts_with([' ', '\t']) || line.starts_with("~~~")
+    (first == '>' || ends(rest) || line.starts_with("~~~")).then_some(0)
 }
 
 /// Formats foreign text as code: on one line, in a fence that is longer than any run of backticks

@@ -239,7 +239,7 @@ fn named(
         ["day"] => Ok(budget::day(here, now)),
         ["night"] => {
             let night = store.nights(&here.id, 1)?.into_iter().next();
-            let night = night.filter(|night| night.closed.is_none());
+            let night = night.filter(|night| night.closed.is_none() && night.closes > now);
             night
                 .map(|night| budget::of_night(here, &night))
                 .ok_or_else(|| nothing("no night is open".to_owned()))

@@ -142,6 +142,5 @@ pub(in crate::commands) fn failure(error: ReviewError) -> Failure {
         ReviewError::State { path, .. } => Failure::data(what).hint(format!("mv {path} {path}.bad")),
         ReviewError::Disk(_) => Failure::cannot_write(what),
         ReviewError::Git(_) => Failure::environment(what),
-        ReviewError::Internal(_) => Failure::internal(what),
     }
 }

@@ -46,8 +46,7 @@ pub(super) fn carry_out(
         Err(
             error @ (ReviewError::Ledger(_)
             | ReviewError::Unfinished { .. }
-            | ReviewError::Conflict(_)
-            | ReviewError::Internal(_)),
+            | ReviewError::Conflict(_)),
         ) => Err(failure(error)),
         Err(error) => Ok(News::Refused {
             needs: match &error {

@@ -15,18 +15,38 @@ const COMMITS: &str = "add commit tag branch fetch push notes stage update-ref r
 /// those that have subcommands of their own.
 const LISTERS: &str = "branch tag remote stash worktree reflog notes";
 const LISTS: &str = "-a -v -vv -r -l --list --show-current";
-/// Options with which `config` writes nothing.
-const CONFIG_READS: &str = "--get --get-all --get-regexp --get-urlmatch --list -l";
+/// The first words of `config`, after its location and format, with which it writes nothing.
+const CONFIG_READS: &str = "get list --get --get-all --get-regexp --get-urlmatch --list -l";
+/// Options of `config` that choose a location or a format.
+const CONFIG_OPTIONS: &str = "--global --system --local --worktree --show-origin --show-scope \
+                              --null -z --name-only --includes --no-includes --bool --int --path";
+/// Options of `config` whose value is the next word.
+const CONFIG_VALUES: &str = "-f --file --blob --type --default";
 /// Subcommands of [`LISTERS`] that write nothing. After `branch` and `tag`, they would be the names
 /// of new references.
 const ACTS: &str = "get-url show list";
 /// Subcommands that write to the folder named by their last argument.
 const MAKERS: &str = "clone init worktree submodule";
 
+fn among(names: &str, name: &str) -> bool {
+    names.split(' ').any(|it| it == name)
+}
+
+/// Returns whether `git config` with these arguments only reads.
+fn reads_config(words: &[ShellWord]) -> bool {
+    let mut words = words.iter().map(|word| word.text.as_str());
+    loop {
+        match words.next() {
+            Some(word) if among(CONFIG_OPTIONS, word) => {}
+            Some(word) if among(CONFIG_VALUES, word) => _ = words.next(),
+            first => return first.is_some_and(|word| among(CONFIG_READS, word)),
+        }
+    }
+}
+
 impl ShellScan {
     /// Records the paths that a git command writes.
     pub(super) fn git(&mut self, call: &ShellCall<'_>) -> Result<(), String> {
-        let among = |names: &str, name: &str| names.split(' ').any(|it| it == name);
         let mut words = call.rest.iter();
         let mut folder = ShellWord::literal(".");
         let subcommand = loop {
@@ -47,11 +67,7 @@ impl ShellScan {
         self.places(ShellAction::Write, &call.values("-o --output --output-directory"));
         let reads = match subcommand {
             "stash" if call.rest.is_empty() => false,
-            "config" => {
-                let verb = call.rest.iter().find(|word| !word.text.starts_with('-'));
-                call.rest.iter().any(|word| among(CONFIG_READS, &word.text))
-                    || verb.is_some_and(|word| among("get list", &word.text))
-            }
+            "config" => reads_config(call.rest),
             name if among(LISTERS, name) => {
                 let has_acts = !among("branch tag", name);
                 let lists = |text: &str| among(LISTS, text) || has_acts && among(ACTS, text);

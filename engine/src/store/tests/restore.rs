@@ -137,6 +137,9 @@ fn restore_counts_losses_and_keeps_pauses() {
     // If the database cannot be read, the loss is unknown.
     std::fs::write(&path, "damaged").unwrap();
     assert_eq!(plan_restore(&path, &copy, later(130)).unwrap().since, None);
+    std::fs::rename(&path, path.with_extension("sqlite-wal")).unwrap();
+    let plan = plan_restore(&path, &copy, later(140)).unwrap();
+    assert!(plan.keep.is_some() && plan.since.is_none(), "{plan:?}");
 }
 
 #[test]

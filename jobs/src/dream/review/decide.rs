@@ -192,9 +192,6 @@ pub enum ReviewError {
     /// A disk or environment error.
     #[error("{0}")]
     Disk(String),
-    /// A bug in runner.
-    #[error("{0}")]
-    Internal(String),
     #[error(transparent)]
     Git(#[from] GitError),
     #[error(transparent)]
@@ -391,7 +388,9 @@ fn stands(
         DecisionInput::Amend { action, into } => (*action, into.as_ref().or(proposed)),
         _ => (item.proposal.action, proposed),
     };
-    let other = action == Action::Merge && into != before.into.as_ref().or(proposed);
+    // An earlier version did not record the destination of an amendment.
+    let known = before.into.as_ref().or(proposed);
+    let other = action == Action::Merge && known.is_some() && into != known;
     if before.decision != verdict.as_str() || before.action != action.as_str() || other {
         return Err(ReviewError::Decided(Box::new(before.clone())));
     }

@@ -221,18 +221,23 @@ fn foreign_text_is_shown_unchanged() {
 #[test]
 fn no_text_becomes_markup_in_markdown() {
     let payloads = payloads();
-    let headings = |payload: &str| {
+    let blocks = |payload: &str| {
         let text = markdown(&sample::full(payload));
-        let heading = |it: &Event<'_>| matches!(it, Event::Start(Tag::Heading { .. }));
-        Parser::new_ext(&text, Options::all()).filter(heading).count()
+        let block = |it: &Event<'_>| match it {
+            Event::Start(tag) => {
+                matches!(tag, Tag::Heading { .. } | Tag::List(_) | Tag::Item | Tag::BlockQuote(_))
+            }
+            event => matches!(event, Event::Rule),
+        };
+        Parser::new_ext(&text, Options::all()).filter(block).count()
     };
-    let usual = headings("usual");
-    for marker in ["# a", "- # a", "> # a", "===", "---", "+ a", "* * *"] {
-        assert_eq!(headings(marker), usual, "{marker} adds a heading");
+    let usual = blocks("usual");
+    for marker in ["# a", "- # a", "> # a", "---", "+ a", "* * *", "1. # a", "12) a", "1."] {
+        assert_eq!(blocks(marker), usual, "{marker} adds a block");
     }
     for payload in &payloads {
         let text = markdown(&sample::full(payload));
-        assert_eq!(headings(payload), usual, "{payload} adds a heading");
+        assert_eq!(blocks(payload), usual, "{payload} adds a block");
         for event in Parser::new_ext(&text, Options::all()) {
             match event {
                 Event::Html(html) | Event::InlineHtml(html) => panic!("{payload} adds {html}"),
