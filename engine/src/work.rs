@@ -166,18 +166,15 @@ impl Work {
         self.closed = Some(closed.clone());
         let nothing = closed == WorkResult::default();
         match &self.git {
-            // Because of this name, a later call finds nothing to import and compares nothing. The rename is not
+            // Because of this name, a later call imports and compares nothing. The rename is not
             // synced: if a power cut undoes it, the later call reads the complete directory again.
             Some(private) if nothing && !unchanged.exists() => {
                 failpoint::reach();
                 fs::rename(&private.folder, &unchanged)
                     .map_err(|source| WorkError::Record { path: unchanged.clone(), source })?;
             }
-            None if nothing && !self.kept.is_empty() && !unchanged.exists() => {
-                fs::create_dir(&unchanged)
-                    .map_err(|source| WorkError::Record { path: unchanged.clone(), source })?;
-            }
-            _ if nothing => {}
+            Some(_) if nothing => {}
+            None if nothing && self.kept.is_empty() => {}
             _ => self.save(run_dir)?,
         }
         // The import is complete, so these folders are no longer needed.

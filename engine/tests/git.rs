@@ -540,6 +540,30 @@ fn shallow_clone_can_be_pushed() {
 }
 
 #[test]
+fn later_edit_of_a_kept_file_is_not_blamed_on_the_run() {
+    let place = Place::new(&gits()[0]);
+    let kept = place.root().join("runner.toml");
+    place.write("runner.toml", "old");
+    let at = Git::new(&place.root(), &place.env(), "run");
+    for name in ["with-git", "without-git"] {
+        let run_dir = place.folder.path().join(name);
+        fs::create_dir(&run_dir).unwrap();
+        let private = (name == "with-git").then(|| at.private(&run_dir.join("git")).unwrap());
+        let private = private.flatten().map(Box::new);
+        let write = vec![place.root()];
+        let keep = vec![kept.clone()];
+        let sandbox = Sandbox { git: private, write, keep, ..Sandbox::default() };
+        let mut work = Work::open(&sandbox, &run_dir, &at, "run").unwrap();
+        assert_eq!(work.close(&run_dir).unwrap(), WorkResult::default(), "{name}");
+        // The process dies before the run is settled, and then the user edits the file.
+        place.write("runner.toml", &format!("edited after {name}"));
+        let mut again = Work::of_run(&run_dir).unwrap().unwrap();
+        assert_eq!(again.close(&run_dir).unwrap(), WorkResult::default(), "{name}");
+        place.write("runner.toml", "old");
+    }
+}
+
+#[test]
 fn unchanged_work_can_be_closed_twice() {
     for git in gits() {
         let place = Place::new(&git);

@@ -63,6 +63,15 @@ fn ctxrc_keys_map_to_settings() {
     let other = of(ctxrc, "[backends.ctxrc]\ntype = \"claude\"\n").unwrap();
     assert_eq!(other.backends["ctxrc"].kind.name(), "claude");
     assert_eq!(other.backends["ctxrc"].kind.model(), None);
+    let chained =
+        "[backends.near]\ntype = \"command\"\nprogram = \"x\"\nfallback = [\"builtin\"]\n";
+    let (mut under, over) =
+        (chained.parse::<toml::Table>().unwrap(), "[backends.near]\ntype = \"claude\"\n");
+    super::sources::replace_types(&mut under, &over.parse().unwrap());
+    assert_eq!(
+        under["backends"]["near"].as_table().unwrap().keys().collect::<Vec<_>>(),
+        ["fallback"]
+    );
     let config =
         of(ctxrc, "[jobs.dream]\nmax_ideas = 9\ntrigger = \"night\"\nbackend = \"builtin\"\n")
             .unwrap();
