@@ -14,6 +14,7 @@ use runner_jobs::overnight::KIND;
 use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER};
 use runner_jobs::overnight::import::{self, CommitEnd, ForeignCommit, ImportedFindings};
 use runner_text::counted;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 use toml::Value;
 
@@ -199,8 +200,11 @@ fn replace_link(root: &Path) -> io::Result<()> {
             }
         }
     }
-    fs::remove_file(&link)?;
-    fs::rename(&copy, &link)
+    // The link and its copy are exchanged, so a kill loses neither.
+    match renameat_with(CWD, &copy, CWD, &link, RenameFlags::EXCHANGE) {
+        Ok(()) => fs::remove_file(&copy),
+        Err(_) => fs::remove_file(&link).and_then(|()| fs::rename(&copy, &link)),
+    }
 }
 
 impl View for Imported {

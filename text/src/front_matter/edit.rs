@@ -26,9 +26,7 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
         return Vec::new();
     };
     if let Some(inner) = rest.strip_prefix('[') {
-        let inner = inner.rsplit_once(']').map_or(inner, |(inner, _)| inner);
-        let items = inner.split(',').filter_map(scalar);
-        return items.map(str::to_owned).collect();
+        return flow_items(inner).into_iter().filter_map(scalar).map(str::to_owned).collect();
     }
     if !rest.is_empty() && !rest.starts_with('#') {
         return scalar(rest).map(str::to_owned).into_iter().collect();
@@ -39,6 +37,35 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
         .filter_map(scalar)
         .map(str::to_owned)
         .collect()
+}
+
+/// Splits the items of a list on one line, up to its closing bracket. Commas and brackets in quotes
+/// belong to their item.
+fn flow_items(inner: &str) -> Vec<&str> {
+    let (mut items, mut start, mut quote, mut escaped) = (Vec::new(), 0, None, false);
+    for (at, c) in inner.char_indices() {
+        match (quote, c) {
+            (Some('"'), '\\') => {
+                escaped = !escaped;
+                continue;
+            }
+            (Some(open), c) if c == open && !escaped => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') if inner[start..at].trim().is_empty() => quote = Some(c),
+            (None, ']') => {
+                items.push(&inner[start..at]);
+                return items;
+            }
+            (None, ',') => {
+                items.push(&inner[start..at]);
+                start = at + 1;
+            }
+            (None, _) => {}
+        }
+        escaped = false;
+    }
+    items.push(&inner[start..]);
+    items
 }
 
 /// Returns the text with `key` set to the scalar `value`. A missing key is added at the end of the
@@ -186,6 +213,8 @@ mod tests {
         assert_eq!(list(&doc, "c"), ["one"]);
         assert_eq!(list(&doc, "d"), [""; 0]);
         assert_eq!(list(&doc, "e"), [""; 0]);
+        let quoted = split("---\na: [\"b, \\\"c\\\"]\", 'd, e', don't, f] # [g]\n---\n");
+        assert_eq!(list(&quoted, "a"), ["b, \\\"c\\\"]", "d, e", "don't", "f"]);
         assert_eq!(keys(&doc), ["a", "b", "c", "d"]);
     }
 

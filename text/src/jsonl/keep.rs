@@ -11,6 +11,9 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+/// The byte order mark in UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// A JSON object that keeps the original text of its values.
 #[derive(Clone, Debug)]
 pub struct Object {
@@ -171,12 +174,13 @@ impl KeptLines {
             .filter_map(|(at, line)| line.row.as_ref().err().map(|why| (at + 1, why.as_str())))
     }
 
-    /// Replaces line `line` with a changed row and keeps the line's carriage return. A line number
-    /// outside the file is ignored.
+    /// Replaces line `line` with a changed row and keeps the line's byte order mark and carriage
+    /// return. A line number outside the file is ignored.
     pub fn replace(&mut self, line: usize, row: Object) {
         if let Some(held) = line.checked_sub(1).and_then(|at| self.lines.get_mut(at)) {
             let carriage = held.bytes.ends_with(b"\r");
-            held.bytes = row.to_text().into_bytes();
+            let mark = if held.bytes.starts_with(MARK) { MARK } else { &[] };
+            held.bytes = [mark, row.to_text().as_bytes()].concat();
             if carriage {
                 held.bytes.push(b'\r');
             }
@@ -235,6 +239,9 @@ mod tests {
         kept.push(Object::new([("new", json!(true))]));
         let expected = "{\"b\": 1.50,  \"a\": {\"x\": [1, 2]}}\r\nnot json\n\n{\"items\":[{\"t\":\"one\",\"n\":0.80},{\"t\":\"two\",\"id\":\"dream-1\"}],\"z\":null}\n{\"torn\":\n{\"new\":true}\n";
         assert_eq!(String::from_utf8(kept.to_bytes()).unwrap(), expected);
+        let mut marked = KeptLines::parse("\u{feff}{\"a\":1}\r\n".as_bytes());
+        marked.replace(1, Object::new([("a", json!(2))]));
+        assert_eq!(marked.to_bytes(), "\u{feff}{\"a\":2}\r\n".as_bytes());
     }
 
     #[test]
