@@ -46,12 +46,25 @@ fn has_words(text: &str) -> bool {
 /// Splits text before each heading of level 1 to 3 that is outside fenced code.
 fn sections(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
-    let (mut start, mut at, mut fenced) = (0, 0, false);
+    let (mut start, mut at, mut fence) = (0, 0, None);
     for line in text.split_inclusive('\n') {
         let trimmed = line.trim_start();
-        fenced ^= trimmed.starts_with("```") || trimmed.starts_with("~~~");
+        let mark = trimmed.chars().next().filter(|c| matches!(c, '`' | '~'));
+        let run = trimmed.chars().take_while(|c| Some(*c) == mark).count();
+        fence = match (fence, mark) {
+            (Some((open, length)), _) => {
+                let closes = mark == Some(open) && run >= length && trimmed.trim_end().len() == run;
+                (!closes).then_some((open, length))
+            }
+            (None, Some(mark)) if run >= 3 => Some((mark, run)),
+            (None, _) => None,
+        };
         let level = line.bytes().take_while(|byte| *byte == b'#').count();
-        if !fenced && (1..=3).contains(&level) && line[level..].starts_with(' ') && at > start {
+        if fence.is_none()
+            && (1..=3).contains(&level)
+            && line[level..].starts_with(' ')
+            && at > start
+        {
             out.push(&text[start..at]);
             start = at;
         }
@@ -69,11 +82,13 @@ mod tests {
     fn sections_become_nodes() {
         let source =
             NoteSource { path: "CLAUDE.md", project: Some("p"), tier: Some(Tier::Reference) };
-        let text =
-            "# Rules\n\nUse tabs.\n\n## Empty\n\n## Code\n```\n# no heading\n```\nbuild it\n";
+        let text = "# Rules\n\nUse tabs.\n\n## Empty\n\n## Code\n````\n```\n# no heading\n````\nbuild it\n";
         let nodes = nodes_of(text, &source);
         let contents: Vec<&str> = nodes.iter().map(|node| node.content.as_str()).collect();
-        assert_eq!(contents, ["# Rules\n\nUse tabs.", "## Code\n```\n# no heading\n```\nbuild it"]);
+        assert_eq!(
+            contents,
+            ["# Rules\n\nUse tabs.", "## Code\n````\n```\n# no heading\n````\nbuild it"]
+        );
         assert_eq!(nodes[0].origin.as_deref(), Some("import CLAUDE.md"));
         let note = "---\ntype: decision\ndescription: why\n---\n# T\nbody\n";
         let nodes = nodes_of(note, &source);
