@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
-use runner_engine::store::{NewOccurrence, Origin, Project, Store};
+use runner_engine::store::{NewOccurrence, Origin, Project, RunFilter, Store};
 use runner_jobs::sessions::sources::{Source, SourcePlaces, wanted_sources};
 use runner_jobs::sessions::{SessionsSpec, due};
 
@@ -52,11 +52,22 @@ fn of_job(
     if waiting.is_empty() {
         return Ok(());
     }
+    // A job that waits, for example during a pause, needs only one run.
+    let id = store.job(&project.id, job)?.id;
+    let queued = RunFilter {
+        job: Some(id),
+        outcome: Some("queued".to_owned()),
+        limit: 1,
+        ..RunFilter::default()
+    };
+    if !store.runs(&queued)?.is_empty() {
+        return Ok(());
+    }
     let key = key(&waiting, now);
     let new = NewOccurrence {
         origin: Origin::Event,
         priority: Some(PRIORITY),
-        ..NewOccurrence::manual(store.job(&project.id, job)?.id, key, now)
+        ..NewOccurrence::manual(id, key, now)
     };
     store.enqueue(&new, now, None, now)?;
     Ok(())

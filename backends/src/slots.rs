@@ -68,7 +68,8 @@ impl Backend for Slotted {
         cancel: &Cancel,
     ) -> Result<Reply, BackendError> {
         let began = boot_time();
-        let _slot = self.take(request.limits.total, sink, cancel).await?;
+        let slot = self.take(request.limits.total, sink, cancel).await;
+        let _slot = slot.inspect_err(|_| sink.event(Event::NotBilled))?;
         let waited = boot_time().saturating_sub(began);
         let mut request = request.clone();
         request.limits.total = request.limits.total.saturating_sub(waited);
@@ -185,7 +186,8 @@ mod tests {
         let mut sink = VecSink::default();
         let error = block_on(two.run(&request(short), &mut sink, &cancel)).unwrap_err();
         assert!(matches!(&error, BackendError::Unavailable { why } if why.contains("2 slots")));
-        assert_eq!(sink.events.len(), 1);
+        // The wait was reported, and nothing was sent.
+        assert_eq!(sink.events.len(), 2);
         drop(first);
         block_on(two.run(&request(long), &mut VecSink::default(), &cancel)).unwrap();
         let third = two.free().unwrap().unwrap();

@@ -20,7 +20,7 @@ use jiff::{SignedDuration, Timestamp};
 use crate::ids::{ProjectId, RunId};
 use crate::policy::{CatchUp, CatchUpScope, Policy};
 use crate::recover::{Driver, Recovered, recover, sweep_all};
-use crate::schedule::{Due, Missed, Schedule, UnknownZone};
+use crate::schedule::{Due, Missed, Schedule, UnknownZone, just_before};
 use crate::store::{DueJob, JobId, MissedReasons, NewJob, RunRow, Store, StoreError};
 use crate::time::ClockReading;
 use crate::zones;
@@ -182,7 +182,7 @@ fn due_of(due_job: &DueJob, now: Timestamp) -> Result<(Option<Missed>, Due), Unk
     let mut watermark = due_job.watermark;
     let mut paused = None;
     if let Some(until) = job.paused_until.filter(|until| *until > watermark) {
-        let (stretch, during) = passed_over(&job.schedule, watermark, until.min(now))?;
+        let (stretch, during) = passed_over(&job.schedule, watermark, just_before(until).min(now))?;
         watermark = during.watermark;
         paused = stretch;
     }

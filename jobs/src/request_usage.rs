@@ -143,9 +143,13 @@ fn used_nothing(error: &BackendError, heard: &ObservedUsage) -> bool {
         | BackendError::Truncated { .. }
         | BackendError::Rejected { .. }
         | BackendError::OverBudget { .. } => stated.unwrap_or(false),
+        // The meter stops a program that reports a reached limit, before its final report.
+        BackendError::Cancelled { .. } => {
+            let refused = heard.limit.as_ref().is_some_and(|limit| limit.reached);
+            refused && heard.breach.is_none() && stated.unwrap_or(true)
+        }
         BackendError::NotInstalled { .. }
         | BackendError::Silent { .. }
-        | BackendError::Cancelled { .. }
         | BackendError::Crash { .. } => false,
     }
 }

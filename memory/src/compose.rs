@@ -155,7 +155,7 @@ impl Reader<'_> {
             }
         }
         if meta.omitted > 0 {
-            let _ = write!(out, "\n{} more exceed the budget: runner memory query\n", meta.omitted);
+            let _ = write!(out, "\n{} more exceed the budget: runner memory list\n", meta.omitted);
         }
         let _ = write!(out, "\n{END}\n");
         Ok(out)
@@ -178,7 +178,7 @@ impl Reader<'_> {
                 out.push_str(&index_line(node, &short[&node.id]));
             }
             if found > nodes.len() {
-                let _ = writeln!(out, "\n{} more: runner memory query", found - nodes.len());
+                let _ = writeln!(out, "\n{} more: runner memory list", found - nodes.len());
             }
         }
         out.push_str("\n---\n");
@@ -188,7 +188,8 @@ impl Reader<'_> {
 
 /// Returns the preview of a node with its tags, as list items.
 fn index_line(node: &Node, short: &str) -> String {
-    let mut text = format!("- [{}:{short}] {}\n", node.kind.as_str(), node.preview());
+    let (kind, mark) = (node.kind.as_str(), node.source_mark());
+    let mut text = format!("- [{kind}:{short}] {}{mark}\n", node.preview());
     if !node.tags.is_empty() {
         let _ = writeln!(text, "  - Tags: {}", node.tags.join(", "));
     }

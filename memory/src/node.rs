@@ -198,6 +198,11 @@ impl Node {
         preview(&self.content)
     }
 
+    /// Returns the mark for a node whose content comes from a tool or a web page, or an empty string.
+    pub(crate) fn source_mark(&self) -> &'static str {
+        if self.is_by_stranger() { " (from an untrusted source)" } else { "" }
+    }
+
     /// Returns whether an untrusted party may have written the content, because it comes from a
     /// tool or a web page.
     pub fn is_by_stranger(&self) -> bool {

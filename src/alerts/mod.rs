@@ -58,8 +58,9 @@ pub fn after_tick(home: &Env, store: &mut Store, tick: TickHealth) -> Result<Vec
 }
 
 fn queue_messages(home: &Env, store: &mut Store, tick: TickHealth) -> Result<(), Failure> {
-    let now = home.wall()?;
     watch_events(home, store)?;
+    // A message about an event is due now.
+    let now = home.wall()?;
     let news = store.projects_with_news()?;
     if !news.is_empty() {
         store.digest(&rules(home, store, Some(&news))?, now)?;
@@ -115,14 +116,13 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
         let own = || open.iter().filter(|alert| alert.project == project.id);
         let folder = kept.get(&project.id).and_then(|text| Projection::read_curator_folder(text));
         let events = folder.and_then(|folder| events::critical(&project.path, &folder).ok());
-        match events {
+        match events.flatten() {
             Some(events) if !events.is_empty() => {
                 found.extend(problem_of(store, project.id, &events)?);
             }
-            // A missing folder also yields no events, but must not resolve an open alert.
-            Some(_) if own().next().is_none() || project.path.is_dir() => {}
-            // It is not known whether the events are over, so the alert remains open.
-            _ => found.extend(own().map(|alert| {
+            Some(_) => {}
+            // It is not known whether the events are over, so an open alert remains open.
+            None => found.extend(own().map(|alert| {
                 let (project, why) = (project.id.clone(), alert.why.clone());
                 FoundProblem { job: alert.job, project, since: alert.raised, why }
             })),

@@ -44,7 +44,8 @@ pub(super) fn dreams_after(
             continue;
         }
         let rem = StateKind::Rem.as_str();
-        out.extend(follower((name, rem), &work.agent, &job.spec.backend, (around, reader)));
+        let about = (work.agent.as_str(), Some(work.board.as_str()));
+        out.extend(follower((name, rem), about, &job.spec.backend, (around, reader)));
     }
     out
 }
@@ -79,16 +80,17 @@ pub(super) fn daydreams_after(
         if !is_model || jobs.contains_key(&own) || !good_name(&own) {
             continue;
         }
-        out.extend(follower((name, "daydream"), &agent, backend, (around, reader)));
+        out.extend(follower((name, "daydream"), (&agent, None), backend, (around, reader)));
         done.push(agent);
     }
     out
 }
 
-/// Reads an implicit job `NAME-KIND` that follows the job `name`.
+/// Reads an implicit job `NAME-KIND` that follows the job `name`, with that job's agent and, for a
+/// journal entry, its board.
 fn follower(
     (name, kind): (&str, &str),
-    agent: &str,
+    (agent, board): (&str, Option<&str>),
     backend: &str,
     (around, reader): (&JobContext<'_>, &mut Reader<'_>),
 ) -> Option<(String, Job)> {
@@ -100,6 +102,9 @@ fn follower(
     put("backend", backend);
     if !agent.is_empty() {
         put("agent", agent);
+    }
+    if let Some(board) = board {
+        put("board", board);
     }
     reader.put_job(&own, table);
     job::job(&own, around, reader).map(|job| (own, job))

@@ -21,6 +21,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
 pub use cron::{BadCron, Cron};
+pub(crate) use occurrences::just_before;
 use occurrences::{DailyTime, ScheduledTimes};
 
 /// Maximum delay at which a start is still on time. Host timers fire every 15 minutes.

@@ -115,6 +115,6 @@ impl Calendar for DailyTime {
     }
 }
 
-pub(super) fn just_before(at: Timestamp) -> Timestamp {
+pub(crate) fn just_before(at: Timestamp) -> Timestamp {
     at.checked_sub(1.nanosecond()).unwrap_or(at)
 }

@@ -233,12 +233,14 @@ impl Store {
         })
     }
 
-    /// Returns the job that represents a fleet in alerts. Among the fleet's enabled jobs on this
-    /// host, this is the job with an open alert about silent hosts, or otherwise the first job.
-    /// Returns `None` if the fleet has no enabled job on this host.
+    /// Returns the job that represents a fleet in alerts: the fleet's job on this host with an open
+    /// alert about silent hosts, or otherwise its first enabled job. Returns `None` if there is no
+    /// such job.
     pub fn job_of_fleet(&self, fleet: &str) -> Result<Option<(JobId, ProjectId)>> {
         let sql = "SELECT j.id, j.project FROM jobs j
-                   WHERE j.policy ->> '$.fleet.name' = ?1 AND j.enabled ORDER BY
+                   WHERE j.policy ->> '$.fleet.name' = ?1 AND (j.enabled OR
+                     EXISTS (SELECT 1 FROM alerts a
+                       WHERE a.job = j.id AND a.kind = ?2 AND a.ended IS NULL)) ORDER BY
                      NOT EXISTS (SELECT 1 FROM alerts a
                        WHERE a.job = j.id AND a.kind = ?2 AND a.ended IS NULL), j.id LIMIT 1";
         self.view(|db| db.first(sql, params![fleet, AlertKind::SilentHost], |row| row.try_into()))

@@ -15,7 +15,7 @@ use rusqlite::{Connection, Row, Transaction, params};
 use super::columns::{Query as _, free_json, json_opt, millis, time};
 use super::rows::{self, NewOccurrence, Origin};
 use super::{DueJob, Fault, JobId, NightId, Result, Store, alerts, jobs, nights, settle};
-use crate::ids::{OccurrenceId, RunId};
+use crate::ids::{OccurrenceId, ProjectId, RunId};
 use crate::outcome::{Outcome, SkipReason};
 use crate::process_id::ProcessIdentity;
 use crate::schedule::{Due, Missed, ON_TIME};
@@ -199,6 +199,23 @@ impl Store {
         let sql =
             format!("SELECT {COLUMNS} FROM occurrences WHERE night = ?1 ORDER BY recorded, rowid");
         self.view(|db| db.all(&sql, [night], occurrence))
+    }
+
+    /// Returns the missed occurrences of a project's night jobs in `[from, to)` that belong to no
+    /// night, because no run of the job started then.
+    pub fn missed_in(
+        &self,
+        project: &ProjectId,
+        (from, to): (Timestamp, Timestamp),
+    ) -> Result<Vec<OccurrenceRow>> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM occurrences WHERE missed AND night IS NULL
+               AND due >= ?2 AND due < ?3
+               AND job IN (SELECT id FROM jobs
+                 WHERE project = ?1 AND schedule ->> 'night' IS NOT NULL)
+             ORDER BY recorded, rowid"
+        );
+        self.view(|db| db.all(&sql, params![project, millis(from), millis(to)], occurrence))
     }
 }
 

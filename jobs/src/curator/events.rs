@@ -267,19 +267,20 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 }
 
 /// Returns the open critical events of the project at `root`, oldest first. `dir` is the worker's
-/// folder. A folder that cannot be a worker's folder yields no events.
+/// folder. Returns `None` if the file of the events is missing, or if the folder cannot be a
+/// worker's folder.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
-pub fn critical(root: &Path, dir: &str) -> io::Result<Vec<Event>> {
+pub fn critical(root: &Path, dir: &str) -> io::Result<Option<Vec<Event>>> {
     // Most projects have no events, and no other file is read for them.
     if !root.join(dir).join(PENDING).try_exists()? {
-        return Ok(Vec::new());
+        return Ok(None);
     }
-    let Ok(worker) = Worker::of(root, dir) else { return Ok(Vec::new()) };
+    let Ok(worker) = Worker::of(root, dir) else { return Ok(None) };
     let open = all(&worker)?.0.into_iter();
     let open = open.filter(|it| !it.over && it.event.severity == Severity::Critical);
-    Ok(open.map(|it| it.event).collect())
+    Ok(Some(open.map(|it| it.event).collect()))
 }
 
 /// Returns the event with this id, or the only event whose id begins or ends with `id`.

@@ -108,7 +108,7 @@ pub fn uncommitted(git: &Git, board_path: &str) -> Result<Option<String>, JobErr
 /// Builds an orientation from the carry of an agent's newest entry, and from the board.
 pub fn orient(
     scope: &Scope,
-    board_path: &str,
+    (board_path, agent): (&str, &str),
     newest: &Result<Option<(Newest, Provenance)>, JobError>,
 ) -> Orientation {
     let mut out = Orientation::default();
@@ -116,7 +116,7 @@ pub fn orient(
         Ok(Some((newest, provenance))) => {
             out.read.extend([newest.list.clone(), newest.path.clone()]);
             out.provenance = Some(*provenance);
-            let why = provenance.describe(&newest.path);
+            let why = provenance.describe(&newest.path, agent);
             out.troubles.extend(why.map(|why| format!("no verified carry: {why}")));
             if *provenance != Provenance::Foreign {
                 out.take_entry(scope, newest.path.clone(), &newest.entry);
@@ -234,7 +234,7 @@ mod tests {
         let scope = Scope::open(root, &[], ".runner/staging/look").unwrap();
         let newest = newest_in(&scope, agent);
         let published = |newest| (newest, Provenance::Published);
-        super::orient(&scope, board_path, &newest.map(|found| found.map(published)))
+        super::orient(&scope, (board_path, agent), &newest.map(|found| found.map(published)))
     }
 
     #[test]

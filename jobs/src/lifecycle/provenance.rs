@@ -64,20 +64,24 @@ impl Provenance {
         }
     }
 
-    /// Describes why an entry has no effect, or returns `None` if the entry takes effect.
-    pub fn describe(self, path: &str) -> Option<String> {
-        match self {
-            Self::Published => None,
-            Self::Unknown => Some(format!("the database has no record of {path}; {ADOPT}")),
-            Self::Foreign => {
-                Some(format!("{path} or its list differs from what runner published; {ADOPT}"))
-            }
-        }
+    /// Describes why an agent's entry has no effect, or returns `None` if the entry takes effect.
+    pub fn describe(self, path: &str, agent: &str) -> Option<String> {
+        let why = match self {
+            Self::Published => return None,
+            Self::Unknown => format!("the database has no record of {path}"),
+            Self::Foreign => format!("{path} or its list differs from what runner published"),
+        };
+        Some(format!("{why}; `{}` shows it and accepts it", adopt_command(agent)))
     }
 }
 
-/// The hint that names the command for accepting an entry.
-const ADOPT: &str = "`runner lifecycle adopt` shows it and accepts it";
+/// Returns the command that shows an agent's entries and accepts them.
+pub fn adopt_command(agent: &str) -> String {
+    match agent {
+        "" => "runner lifecycle adopt".to_owned(),
+        agent => format!("runner lifecycle adopt --agent {agent}"),
+    }
+}
 
 #[cfg(test)]
 mod tests {

@@ -121,11 +121,17 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     let request = question(ctx, spec, &orientation, begun.picked.as_deref())?;
     let agent = Some(spec.agent.as_str()).filter(|agent| !agent.is_empty());
     ctx.spender.record_steps(StepsFile::new(ctx.files.root(), &spec.files.steps, agent));
-    let reply = ctx.spender.ask(&request, 0)?;
+    let reply = match ctx.spender.ask(&request, 0) {
+        Ok(reply) => reply,
+        Err(error) => {
+            record_failed_run(ctx, spec, (before.as_deref(), &dirty), begun.picked.as_deref());
+            return Err(error.into());
+        }
+    };
     ctx.work.close()?;
     let by_rule = ctx.spender.answers_by_rule();
     let left = RunResult::of(&ctx.git, before.as_deref(), &dirty)?;
-    record_run(ctx, spec, &left, begun.picked.as_deref());
+    record_run(ctx, spec, &left, (begun.picked.as_deref(), 0));
     let mut finished = Finished {
         headline: headline(spec.kind, &begun, (!by_rule).then_some(&left)),
         lines: begun.lines,
@@ -165,7 +171,12 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
 /// Records the run of a `command` agent, whose tool calls runner cannot see. Writes one row for the
 /// run, and one row for each of at most [`NAMED`] commits and [`NAMED`] changed paths. An error
 /// while writing a row does not fail the run.
-fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Option<&str>) {
+fn record_run(
+    ctx: &Context<'_>,
+    spec: &WorkSpec,
+    left: &RunResult,
+    (picked, exit_code): (Option<&str>, i64),
+) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;
     }
@@ -173,7 +184,8 @@ fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Opti
     let file = StepsFile::new(ctx.files.root(), &spec.files.steps, agent);
     let row = |tool, target| ToolStep::of(tool, target, ctx.files.root(), &ctx.redactor);
     let task = format!("{}: {}", spec.kind, picked.unwrap_or("no open task"));
-    let mut rows = vec![row(steps::RUN, Some(Target::Pipeline(&task)))];
+    let run = row(steps::RUN, Some(Target::Pipeline(&task)));
+    let mut rows = vec![ToolStep { exit_code, ..run }];
     let commits = left.commits.iter().rev().take(NAMED);
     rows.extend(commits.map(|commit| row("commit", Some(Target::Pipeline(commit)))));
     let changed = left.changed.iter().take(NAMED);
@@ -183,6 +195,24 @@ fn record_run(ctx: &Context<'_>, spec: &WorkSpec, left: &RunResult, picked: Opti
             tracing::warn!(%error, "a step could not be recorded in {}", file.path);
             return;
         }
+    }
+}
+
+/// Records a run whose agent failed after it had changed the project. Its commits are imported. An
+/// error in this function does not replace the agent's error.
+fn record_failed_run(
+    ctx: &mut Context<'_>,
+    spec: &WorkSpec,
+    (before, dirty): (Option<&str>, &Changes),
+    picked: Option<&str>,
+) {
+    if ctx.work.close().is_err() {
+        return;
+    }
+    if let Ok(left) = RunResult::of(&ctx.git, before, dirty)
+        && !(left.commits.is_empty() && left.changed.is_empty())
+    {
+        record_run(ctx, spec, &left, (picked, 1));
     }
 }
 
@@ -232,7 +262,7 @@ fn oriented(
     spec: &WorkSpec,
     newest: &NewestRead,
 ) -> Result<Orientation, JobError> {
-    let mut orientation = orient(&ctx.files, &spec.board, newest);
+    let mut orientation = orient(&ctx.files, (&spec.board, &spec.agent), newest);
     let shown = newest.as_ref().ok().and_then(Option::as_ref);
     orientation.since =
         since(&ctx.git, &ctx.files, &spec.board, shown.map(|(newest, _)| &newest.listed))?;
@@ -249,7 +279,7 @@ fn begin(
 ) -> Result<(BoardInput, Option<Entry>), JobError> {
     let (entry, unread) = match newest {
         Ok(None) => (None, None),
-        Ok(Some((newest, provenance))) => match provenance.describe(&newest.path) {
+        Ok(Some((newest, provenance))) => match provenance.describe(&newest.path, &spec.agent) {
             None => (Some(newest.entry.clone()), None),
             Some(why) => (None, Some(format!("no verdicts: {why}"))),
         },

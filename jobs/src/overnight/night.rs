@@ -221,7 +221,7 @@ impl Night<'_, '_> {
     /// Reports the curator's open critical events, which the user should see first.
     fn critical_events(&mut self) {
         let critical = match events::critical(self.ctx.files.root(), &self.spec.worker_dir) {
-            Ok(critical) => critical,
+            Ok(critical) => critical.unwrap_or_default(),
             Err(error) => {
                 return self.degrade(&format!("the curator's events cannot be read: {error}"));
             }
@@ -242,6 +242,11 @@ impl Night<'_, '_> {
             let why = last.error.clone().unwrap_or_default();
             self.at("close-loop");
             return Err(JobError::failed(Class::Environment, why));
+        }
+        if looped.close_loop.is_null() && never && !self.summary.iterations.is_empty() {
+            self.at("close-loop");
+            self.soft("close-loop", "no iteration was committed");
+            return Ok(());
         }
         let mut report = match &looped.close_loop {
             Value::Object(_) => looped.close_loop.clone(),
@@ -495,6 +500,8 @@ impl Night<'_, '_> {
         let mut lines: Vec<String> =
             ended.map(|why| format!("the loop ended: {why}")).into_iter().collect();
         lines.extend(summary.degraded.iter().cloned());
+        let left_out = self.facts.sources.left_out.iter();
+        lines.extend(left_out.map(|why| format!("not read: {why}")));
         let refused = council::refused(summary.council.as_ref());
         lines.extend(refused.iter().map(|what| format!("refused: {what}")));
         Ok(Finished {

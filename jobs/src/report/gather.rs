@@ -1,12 +1,13 @@
 //! Reads a night's report from the database and from the artifacts of its runs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
-    AlertEnd, Amounts, DAY, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store,
+    AlertEnd, Amounts, DAY, JOB, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store,
     StoreError, budget_seconds,
 };
 use runner_engine::tick::REPORT_JOB;
@@ -20,6 +21,8 @@ use super::{
     budget_usage, by_day, dreamscape, fleet_usage, next_steps, pending, proposals, refusals,
 };
 
+/// The time before a night's opening within which a missed time concerns the night.
+const BEFORE: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of runs whose log and output a report contains.
 const WITH_FILES: usize = 50;
 /// Maximum number of characters of a model's reply in a report.
@@ -83,17 +86,23 @@ pub fn gather(
     let mut spent = Amounts::default();
     let mut held = Amounts::default();
     let mut open = Vec::new();
+    let mut budgets_used = BTreeSet::new();
     for run in rows {
         if !matches!(run.state, RunState::Settled { .. }) {
             open.push(run.job_name.clone());
         }
         held = held.plus(store.reserved_for(&run.id)?);
+        let levels = store.held_by(&run.id)?.into_iter();
+        budgets_used.extend(levels.map(|held| (held.level, held.key)));
         let line = run_line(store, run)?;
         spent = spent.plus(line.spent);
         runs.push(line);
     }
     let (mut missed, mut missed_jobs) = (Vec::new(), Vec::new());
-    for occurrence in store.occurrences_of(night)? {
+    // A job that only missed its time has no run that would belong to the night.
+    let from = row.opens.saturating_sub(BEFORE).unwrap_or(row.opens);
+    let apart = store.missed_in(&row.project, (from, row.closes))?;
+    for occurrence in store.occurrences_of(night)?.into_iter().chain(apart) {
         if let Some(outcome @ Outcome::Missed { first, last, count, .. }) = &occurrence.outcome {
             let job = store.job_by_id(occurrence.job)?.name;
             let why = outcome.why().unwrap_or_default();
@@ -106,10 +115,19 @@ pub fn gather(
     }
     let date = row.name.get(..10).unwrap_or(&row.name);
     let mut grants = Vec::new();
-    for (level, key) in [(NIGHT, night.0.to_string()), (DAY, format!("{} {date}", row.project))] {
-        for grant in store.grants(level, &key)? {
+    budgets_used.insert((NIGHT.to_owned(), night.0.to_string()));
+    budgets_used.insert((DAY.to_owned(), format!("{} {date}", row.project)));
+    for (level, key) in budgets_used {
+        for grant in store.grants(&level, &key)? {
             let amounts = super::markdown::amounts(grant.amounts);
-            grants.push(format!("{amounts} for the {level}, by {}: {}", grant.who, grant.reason));
+            // The key of a job's budget begins with the project, and that of a pool with its name.
+            let name = key.split(' ').nth(usize::from(level == JOB)).unwrap_or_default();
+            let budget = match level.as_str() {
+                NIGHT | DAY => level.clone(),
+                JOB => format!("job {name}"),
+                _ => format!("pool {name}"),
+            };
+            grants.push(format!("{amounts} for the {budget}, by {}: {}", grant.who, grant.reason));
         }
     }
     let until = row.closed.unwrap_or(now);
@@ -156,9 +174,10 @@ pub fn gather(
             |job: &str| report.runs.iter().any(|it| it.job == job && it.outcome.is_some());
         report.not_run.retain(|it| it.because != NotRunReason::Waiting || put_off(&it.job));
     }
-    let worst = report
-        .last_attempts()
-        .filter_map(|run| ORDER.iter().position(|word| *word == run.as_str()))
+    let missed = report.not_run.iter().filter(|it| it.because == NotRunReason::Missed);
+    let worst = (report.last_attempts().map(RunLine::as_str))
+        .chain(missed.map(|_| "missed"))
+        .filter_map(|outcome| ORDER.iter().position(|word| *word == outcome))
         .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();
     Ok(report)

@@ -87,7 +87,7 @@ fn critical(root: &Path, folder: &str) -> Vec<PendingItem> {
         command,
     };
     let events = match events::critical(root, folder) {
-        Ok(events) => events,
+        Ok(events) => events.unwrap_or_default(),
         Err(error) => {
             let why = clean(&format!("they cannot be read: {error}"), 200);
             return vec![item("the events".to_owned(), why, "runner curator events".to_owned())];

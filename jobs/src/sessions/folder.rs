@@ -101,6 +101,9 @@ pub struct SessionFolder {
     pub problems: Vec<String>,
     /// The digest of each file written by runner, keyed by path.
     pub files: BTreeMap<String, Digest>,
+    /// Whether runner did not record the content of an existing `decisions.json`. Such a file must
+    /// not be replaced.
+    pub are_decisions_unknown: bool,
 }
 
 impl SessionFolder {
@@ -130,6 +133,8 @@ impl SessionFolder {
         }
         let mut one = |name: &str| found.read(root, &format!("{folder}/{name}"), digests);
         let decisions = one("decisions.json");
+        let is_unknown = decisions.is_none()
+            && root.join(folder).join("decisions.json").symlink_metadata().is_ok();
         let retired = one("retired.json");
         let packet = one("resume.json");
         // Each run derives the hints again, so only the digest of the file is needed.
@@ -139,6 +144,7 @@ impl SessionFolder {
         let parsed = retired.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         found.retired = parsed.unwrap_or_default();
         found.packet = packet.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        found.are_decisions_unknown = is_unknown;
         found
     }
 

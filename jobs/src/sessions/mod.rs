@@ -151,6 +151,15 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
     let now = ctx.clock.now();
     let mut finished = Finished::default();
     let changed = match &spec.change {
+        Some(_) if folder.are_decisions_unknown => {
+            let path = format!("{}/decisions.json", spec.folder);
+            return Err(JobError::failed(
+                Class::Guard,
+                format!(
+                    "runner did not record the content of {path}; to begin without it: mv {path} {path}.old"
+                ),
+            ));
+        }
         Some(change) => {
             finished.headline = decide::apply(&mut folder, change, now)?;
             Vec::new()
@@ -167,7 +176,7 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
         false => resume::packet(&folder.in_order(), &folder.artifacts, &project),
     };
     let files = content(&mut folder, spec);
-    publish(ctx, &folder, &files, &mut digests)?;
+    publish(ctx, spec, &folder, &files, &mut digests)?;
     for (what, count) in [
         ("sessions", changed.len() as u64),
         ("artifacts", folder.artifacts.len() as u64),
@@ -316,7 +325,9 @@ fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
     for artifact in &folder.artifacts {
         add(format!("artifacts/{}.json", artifact.id), fold::bytes(artifact));
     }
-    add("decisions.json".to_owned(), record::compact(&folder.decisions));
+    if !folder.are_decisions_unknown {
+        add("decisions.json".to_owned(), record::compact(&folder.decisions));
+    }
     if !folder.retired.is_empty() {
         add("retired.json".to_owned(), record::compact(&folder.retired));
     }
@@ -333,6 +344,7 @@ fn content(folder: &mut SessionFolder, spec: &SessionsSpec) -> Vec<NewFile> {
 /// digests of all files.
 fn publish(
     ctx: &mut Context<'_>,
+    spec: &SessionsSpec,
     folder: &SessionFolder,
     files: &[NewFile],
     digests: &mut Digests,
@@ -351,7 +363,9 @@ fn publish(
     for (path, digest) in folder.files.iter().filter(|(path, _)| !kept(path)) {
         ctx.files.remove(path, *digest)?;
     }
-    digests.retain(|path| kept(path) || folder.files.contains_key(path));
+    // Another job may have files in another folder.
+    let own = format!("{}/", spec.folder);
+    digests.retain(|path| kept(path) || folder.files.contains_key(path) || !path.starts_with(&own));
     let state = ctx.files.cache();
     digests.save(state).map_err(|source| JobError::Io {
         doing: "write",

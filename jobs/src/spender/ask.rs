@@ -54,8 +54,15 @@ impl Spender<'_> {
     }
 
     fn ask_in_turn(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        // The rate limit that ends first.
+        let mut limited: Option<(Timestamp, String)> = None;
         loop {
             let done = self.ask_patiently(request, ideas);
+            if let Err(AskError::Limited { until, why }) = &done
+                && limited.as_ref().is_none_or(|(earliest, _)| until < earliest)
+            {
+                limited = Some((*until, why.clone()));
+            }
             let why = match &done {
                 Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
                 Err(
@@ -64,7 +71,11 @@ impl Spender<'_> {
                 _ => return done,
             };
             let Some(next) = self.backends.fallbacks.next() else {
-                return done;
+                // The run can continue when the first limit ends.
+                return match limited {
+                    Some((until, why)) => Err(AskError::Limited { until, why }),
+                    None => done,
+                };
             };
             let why = self.tools.redactor.redact(&why).into_owned();
             tracing::warn!(

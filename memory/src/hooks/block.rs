@@ -140,9 +140,7 @@ fn whole_node(node: &Node, short: &str) -> String {
     let _ = write!(text, "  - From {day}");
     if let Some(origin) = node.meta("origin") {
         let _ = write!(text, ", {}", preview(&origin));
-        if node.is_by_stranger() {
-            text.push_str(" (from an untrusted source)");
-        }
+        text.push_str(node.source_mark());
     }
     if !node.tags.is_empty() {
         let _ = write!(text, "; tags: {}", node.tags.join(", "));
@@ -155,9 +153,10 @@ fn whole_node(node: &Node, short: &str) -> String {
 /// command that prints it.
 fn cut_node(node: &Node, short: &str) -> String {
     format!(
-        "- [{}:{short}] {} ({} bytes: runner memory show {short})\n",
+        "- [{}:{short}] {}{} ({} bytes: runner memory show {short})\n",
         node.kind.as_str(),
         node.preview(),
+        node.source_mark(),
         node.content.len()
     )
 }
@@ -368,7 +367,8 @@ impl Body {
     /// completely shown. Returns whether the preview fits.
     fn add_index(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let shown = preview(&node.content);
-        let line = format!("{heading}- [{}:{short}] {shown}\n", node.kind.as_str());
+        let (kind, mark) = (node.kind.as_str(), node.source_mark());
+        let line = format!("{heading}- [{kind}:{short}] {shown}{mark}\n");
         let added = self.add(&line);
         if added {
             self.nodes += 1;

@@ -4,7 +4,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_jobs::lifecycle::board::{self, BoardChange, BoardEditor, BoardRequest, HistoryRecord};
 use runner_jobs::lifecycle::manifest::{Newest, newest};
-use runner_jobs::lifecycle::provenance::Provenance;
+use runner_jobs::lifecycle::provenance::{Provenance, adopt_command};
 use serde::Serialize;
 
 use super::{BoardArg, edit_actor, failure, path};
@@ -59,9 +59,9 @@ pub fn apply(cli: &Cli<'_>, here: &LoadedProject, which: &BoardArg) -> Result<Ex
         }
         Some(newest) => {
             let Newest { path, entry, .. } = newest;
-            if let Some(why) = provenance(cli, here, newest)?.describe(path) {
+            if let Some(why) = provenance(cli, here, newest)?.describe(path, &which.agent) {
                 return Err(Failure::refused(format!("no verdict was applied: {why}"))
-                    .hint("runner lifecycle adopt"));
+                    .hint(adopt_command(&which.agent)));
             }
             let done = change(cli, here, which, &BoardRequest::Apply(entry))?;
             let text = match done.before.first() {

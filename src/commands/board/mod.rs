@@ -7,9 +7,11 @@ pub(super) mod tasks;
 use runner_engine::outcome::Exit;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::store::Store;
+use runner_jobs::Kind;
 use runner_jobs::lifecycle::BOARD;
 use runner_jobs::lifecycle::board::{BoardError, BoardRequest};
 use runner_jobs::lifecycle::cycle::CycleSpec;
+use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::manual_edit::{EditActor, ManualEditError};
 use runner_text::org::BoardForm;
@@ -114,16 +116,24 @@ impl BoardArgs {
     }
 }
 
+/// Returns the agent and the board of a lifecycle job, or `None` for a job of another kind. The
+/// default agent has an empty name.
+pub(super) fn agent_and_board(kind: &dyn Kind) -> Option<(&str, &str)> {
+    let cycle = kind.of::<CycleSpec>().map(|it| (it.agent.as_str(), it.board.as_str()));
+    let work = || kind.of::<WorkSpec>().map(|it| (it.agent.as_str(), it.board.as_str()));
+    let rem = || {
+        let rem = kind.of::<RemSpec>()?;
+        Some((rem.agent.as_deref().unwrap_or_default(), rem.board.as_str()))
+    };
+    cycle.or_else(work).or_else(rem)
+}
+
 /// Returns the board's path: the given path, else that of the agent's jobs, else the default.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
-        here.config.jobs.values().find_map(|job| {
-            let kind = &job.spec.kind;
-            let cycle = kind.of::<CycleSpec>().map(|it| (&it.agent, &it.board));
-            let work = || kind.of::<WorkSpec>().map(|it| (&it.agent, &it.board));
-            let (agent, board) = cycle.or_else(work)?;
-            (*agent == which.agent).then(|| board.clone())
-        })
+        let boards = here.config.jobs.values().filter_map(|job| agent_and_board(&*job.spec.kind));
+        let mut own = boards.filter(|(agent, _)| *agent == which.agent);
+        own.next().map(|(_, board)| board.to_owned())
     };
     let named = which.board.clone().or_else(of_agent);
     named.unwrap_or_else(|| BOARD.to_owned())

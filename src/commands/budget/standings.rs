@@ -104,7 +104,12 @@ pub fn run(cli: &Cli<'_>, here: &LoadedProject) -> Result<Exit, Failure> {
         });
     }
     let limits = store.as_ref().map(|store| store.limits(now)).transpose()?.unwrap_or_default();
-    let limits = limits.into_iter().map(|limit| ShownLimit {
+    // The limits of other projects do not hold this project back.
+    let own = format!("{} ", here.id);
+    let concerns = |limit: &ProviderLimit| {
+        limit.pool.starts_with(&own) || here.config.pools.contains_key(&limit.pool)
+    };
+    let limits = limits.into_iter().filter(concerns).map(|limit| ShownLimit {
         pool: name_of(here, &limit),
         until: limit.until,
         streak: limit.streak,

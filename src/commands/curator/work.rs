@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use runner_engine::outcome::{Exit, Outcome};
+use runner_engine::time::boot_time;
 use runner_jobs::curator::CuratorSpec;
 use rustix::fs::inotify::WatchFlags;
 
@@ -80,7 +81,7 @@ impl WorkArgs {
             waiter.watch(&worker.path("queue"), WatchFlags::CLOSE_WRITE | WatchFlags::MOVED_TO);
         }
         loop {
-            let mut last = Exit::Done;
+            let (mut last, mut idle) = (Exit::Done, false);
             while worker.waits(cli.env.wall()?) {
                 // Without this check, a watch that has reached its hourly cap would fill the
                 // database with runs that do nothing.
@@ -92,12 +93,20 @@ impl WorkArgs {
                 let (exit, outcome) = run()?;
                 last = exit;
                 if !outcome.as_ref().is_some_and(Outcome::published) {
+                    idle = true;
                     break;
                 }
             }
             let Some(waiter) = &waiter else { return Ok(last) };
-            if waiter.wait(&[], PACE)? == WakeReason::Interrupted {
-                return Ok(Exit::Done);
+            // A run that published nothing may have returned a job to the queue, which must not
+            // start the next run.
+            let until = boot_time() + PACE;
+            loop {
+                match waiter.wait(&[], until.saturating_sub(boot_time()))? {
+                    WakeReason::Interrupted => return Ok(Exit::Done),
+                    WakeReason::Change if idle && boot_time() < until => {}
+                    _ => break,
+                }
             }
         }
     }

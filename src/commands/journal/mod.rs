@@ -15,11 +15,10 @@ use runner_engine::files::write_atomic;
 use runner_engine::git::Git;
 use runner_engine::outcome::Exit;
 use runner_engine::store::RunFilter;
-use runner_jobs::lifecycle::cycle::CycleSpec;
-use runner_jobs::lifecycle::rem::RemSpec;
 use runner_text::redact::Redactor;
 
 use super::Cli;
+use super::board::agent_and_board;
 use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, safe, show};
@@ -99,18 +98,10 @@ fn export(journal: &Journal, dir: PathBuf) -> Result<PathBuf, Failure> {
     Ok(dir.join(PAGE))
 }
 
-/// Returns each job's agent and board. The default agent has an empty name.
+/// Returns the agent and the board of each lifecycle job.
 fn boards(here: &LoadedProject) -> Vec<(String, String)> {
-    let boards = here.config.jobs.values().filter_map(|job| {
-        let kind = &job.spec.kind;
-        let cycle = kind.of::<CycleSpec>();
-        let cycle = cycle.map(|cycle| (cycle.agent.clone(), cycle.board.clone()));
-        cycle.or_else(|| {
-            let rem = kind.of::<RemSpec>()?;
-            Some((rem.agent.clone().unwrap_or_default(), rem.board.clone()))
-        })
-    });
-    boards.collect()
+    let all = here.config.jobs.values().filter_map(|job| agent_and_board(&*job.spec.kind));
+    all.map(|(agent, board)| (agent.to_owned(), board.to_owned())).collect()
 }
 
 impl View for Journal {

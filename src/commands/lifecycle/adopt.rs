@@ -9,6 +9,7 @@ use runner_engine::outcome::Exit;
 use runner_engine::scope::{Expect, Scope};
 use runner_engine::store::Store;
 use runner_jobs::lifecycle::manifest::{self, ReadManifest};
+use runner_jobs::lifecycle::provenance::adopt_command;
 use serde::Serialize;
 
 use super::AgentArg;
@@ -90,7 +91,8 @@ impl AdoptArgs {
             store.adopt_files(&here.id, &unrecorded, cli.env.wall()?)?;
             cli.ui.info("the entries are accepted");
         } else {
-            cli.ui.info("nothing was accepted; to accept: runner lifecycle adopt --yes");
+            let command = adopt_command(&self.agent.agent);
+            cli.ui.info(&format!("nothing was accepted; to accept: {command} --yes"));
         }
         if cli.ui.json {
             cli.ui.show(&view);

@@ -57,7 +57,7 @@ impl OrientArgs {
             Err(error) => Err(error),
         };
         let board = board::path(here, &self.which);
-        let mut orientation = orient(&scope, &board, &newest);
+        let mut orientation = orient(&scope, (&board, &self.which.agent), &newest);
         let git = Git::new(&here.root, &env::child_environment(), &env::marker()?);
         let listed =
             newest.as_ref().ok().and_then(Option::as_ref).map(|(newest, _)| &newest.listed);

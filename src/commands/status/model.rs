@@ -106,7 +106,8 @@ impl CriticalEvent {
     /// Returns the open critical events of the project at `root`. Returns none if the file cannot
     /// be read, because `runner curator events` reports that error.
     pub(super) fn all(root: &Path, worker_dir: &str) -> Vec<Self> {
-        let critical = events::critical(root, worker_dir).unwrap_or_default().into_iter();
+        let critical =
+            events::critical(root, worker_dir).ok().flatten().unwrap_or_default().into_iter();
         let shown = |text: &str| Redacted::of(text).into_string();
         critical
             .map(|it| Self {

@@ -139,7 +139,9 @@ fn three_measurement_failures_end_the_loop() {
         assert_eq!(it["fitness_after"], Value::Null);
     }
     assert_eq!(tree(&fixture), before.0, "something was committed");
-    assert_eq!(summary["degraded"].as_array().unwrap().len(), 3);
+    // The close-loop step did not take effect either.
+    assert_eq!(summary["degraded"].as_array().unwrap().len(), 4);
+    assert!(summary["degraded"].to_string().contains("no iteration was committed"));
     assert!(!summary["morning_packets"].as_array().unwrap().is_empty());
     run_ok(&fixture, &["overnight", "report", "--validate"]).ends(0);
     assert!(!fixture.path(".agents/overnight/staging").exists());

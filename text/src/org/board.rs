@@ -128,7 +128,14 @@ impl Board {
                 let line = &text[task.range.clone()];
                 let blanks = line.len() - line.trim_start_matches([' ', '\t', '\u{feff}']).len();
                 let indent = line[..blanks].trim_start_matches('\u{feff}');
-                (task.range.end, format!("{indent}- [ ] {heading}"))
+                // The new task follows the indented lines of the last task.
+                let below = text[task.range.end..].split_inclusive('\n');
+                let body = below.take_while(|line| {
+                    let blanks = line.len() - line.trim_start_matches([' ', '\t']).len();
+                    !line.trim().is_empty() && blanks > indent.len()
+                });
+                let end = task.range.end + body.map(str::len).sum::<usize>();
+                (end, format!("{indent}- [ ] {heading}"))
             }
             (BoardForm::Markdown, None) => (text.len(), format!("- [ ] {heading}")),
         };

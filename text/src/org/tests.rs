@@ -194,6 +194,11 @@ fn added_task_follows_the_last_task() {
         ("* TODO a\n  body", BoardForm::Org, "* TODO a\n  body\n* TODO new\n"),
         ("", BoardForm::Markdown, "- [ ] new\n"),
         ("- [ ] a\nend\n", BoardForm::Markdown, "- [ ] a\n- [ ] new\nend\n"),
+        (
+            "- [ ] a\n  - AGENT: two\n  note\n\nend\n",
+            BoardForm::Markdown,
+            "- [ ] a\n  - AGENT: two\n  note\n- [ ] new\n\nend\n",
+        ),
     ] {
         let board = Board::read(text, form);
         let after = apply(text, vec![board.added(text, "new")]).unwrap();

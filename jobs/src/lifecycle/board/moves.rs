@@ -195,6 +195,8 @@ fn is_held_by(task: &Task, agent: &str) -> bool {
 pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String> {
     match board.resolve(heading) {
         Resolved::Unknown => {}
+        // The heading of that task is only the beginning of the new one.
+        Resolved::One { rest, .. } if !rest.is_empty() => {}
         _ => return Err(format!("the board already has a task {heading:?}")),
     }
     let edit = board.added(text, heading);
@@ -225,8 +227,11 @@ pub fn add(board: &Board, text: &str, heading: &str) -> Result<BoardEdit, String
 /// Returns an error if `said` does not identify exactly one task, or if that task is closed.
 pub fn done(board: &Board, said: &str) -> Result<BoardEdit, String> {
     match board.resolve(said) {
-        Resolved::One { task, .. } if task.keyword.is_closed() => {
+        Resolved::One { task, rest } if rest.is_empty() && task.keyword.is_closed() => {
             Err(format!("{:?} is already {}", task.heading, task.keyword))
+        }
+        Resolved::One { task, rest } if !rest.is_empty() => {
+            Err(format!("no task has the heading {said:?}; did you mean {:?}?", task.heading))
         }
         Resolved::One { task, .. } => Ok(one(board, task, Keyword::Done, "")),
         Resolved::Ambiguous { heading, lines } => {

@@ -58,6 +58,8 @@ pub struct Slice {
     pub commits: Vec<Commit>,
     /// The hashes of the commits that are newer than the newest entry.
     pub newer: BTreeSet<String>,
+    /// Whether an `audit:` commit is newer than the newest entry.
+    pub audited: bool,
     /// The hash of the commit that is checked out, or `None` if there is no commit.
     pub head: Option<String>,
     /// The beginning of the README's first paragraph, or `None` if there is no README.
@@ -106,6 +108,8 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     let mut commits = log::commits(&ctx.git)?;
     let newest = listed.manifest.entries.first();
     let newer = log::newer(&ctx.git, &commits, newest)?;
+    let audited =
+        commits.iter().any(|it| newer.contains(&it.hash) && it.subject.starts_with("audit:"));
     commits.truncate(COMMITS);
     let whole = plan.as_deref().unwrap_or_default();
     let history = ctx.files.inspect(board::PATH, board::LARGEST)?;
@@ -118,6 +122,7 @@ pub fn gather(ctx: &Context<'_>, spec: &RemSpec) -> Result<Slice, JobError> {
     Ok(Slice {
         commits,
         newer,
+        audited,
         head: ctx.git.head()?,
         about: about(ctx),
         board_changed,
@@ -144,13 +149,15 @@ fn previous(
         reported.push(format!("the newest entry is not shown: {why}"));
         None
     };
-    let newest = match manifest::newest_in(&ctx.files, spec.agent.as_deref().unwrap_or_default()) {
+    let agent = spec.agent.as_deref().unwrap_or_default();
+    let newest = match manifest::newest_in(&ctx.files, agent) {
         Ok(Some(newest)) => newest,
         Ok(None) => return Ok(None),
         Err(error) => return Ok(hidden(error.whole())),
     };
     let provenance = Provenance::in_run(ctx, &newest)?;
-    if let (Provenance::Foreign, Some(why)) = (provenance, provenance.describe(&newest.path)) {
+    if let (Provenance::Foreign, Some(why)) = (provenance, provenance.describe(&newest.path, agent))
+    {
         return Ok(hidden(why));
     }
     let folder = manifest::folder(spec.agent.as_deref());

@@ -264,6 +264,7 @@ pub(super) mod tests {
                 at: 0,
             }],
             newer: Default::default(),
+            audited: false,
             head: None,
             about: None,
             board_changed: true,

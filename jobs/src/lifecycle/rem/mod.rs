@@ -135,11 +135,7 @@ fn due(slice: &Slice, spec: &RemSpec, now: Timestamp) -> Result<(), JobError> {
             counted(spec.interval_minutes, "minute")
         )));
     }
-    let audited = slice.commits.iter().filter(|it| it.subject.starts_with("audit:"));
-    let newest = audited.map(|it| it.at).max();
-    // Commit times are in whole seconds, so the times are compared in seconds.
-    let last = last.map_or(i64::MIN, Timestamp::as_second);
-    if spec.after_audit && newest.is_none_or(|at| at <= last) {
+    if spec.after_audit && !slice.audited {
         let why = "no `audit:` commit since the last dream".to_owned();
         return Err(JobError::Nothing(why));
     }

@@ -42,7 +42,7 @@ pub fn parse(text: &str, form: BoardForm) -> Result<Spec, Vec<SpecError>> {
         let body = &all[head.line..end.max(head.line)];
         let found = match form {
             BoardForm::Org => drawer(body, &mut mistakes),
-            BoardForm::Markdown => items(body),
+            BoardForm::Markdown => items(body, &mut mistakes),
         };
         let Some((properties, rest)) = found else {
             continue;
@@ -112,26 +112,41 @@ fn drawer<'a, 't>(
 
 /// Returns the properties at the start of the list below a Markdown heading and the lines after
 /// them, or `None` if the list does not begin with a property.
-fn items<'a, 't>(body: &'a [Line<'t>]) -> Option<DrawerParts<'a, 't>> {
-    let blank = |line: &&Line<'_>| line.text.trim().is_empty();
-    let skipped = body.iter().take_while(blank).count();
+fn items<'a, 't>(
+    body: &'a [Line<'t>],
+    mistakes: &mut Vec<SpecError>,
+) -> Option<DrawerParts<'a, 't>> {
     let mut out = Vec::new();
-    let mut end = skipped;
-    for line in &body[skipped..] {
-        let item = line.text.trim().strip_prefix(['-', '*', '+']);
-        let pair = item.and_then(|item| item.split_once(':'));
-        let key = pair.map(|(key, value)| (key.trim().trim_matches('`'), value.trim()));
-        // Only an upper-case name is a key. Any other item is prose.
-        let meant = |key: &str| {
-            !key.is_empty() && key.bytes().all(|b| b.is_ascii_uppercase() || b"-_".contains(&b))
-        };
-        let Some((key, value)) = key.filter(|(key, _)| meant(key)) else {
-            break;
-        };
-        out.push(Property { line: line.number, key, value });
-        end += 1;
+    let mut end = 0;
+    for (at, line) in body.iter().enumerate() {
+        match property(line) {
+            Some(property) => {
+                out.push(property);
+                end = at + 1;
+            }
+            None if line.text.trim().is_empty() => {}
+            None => break,
+        }
     }
-    (!out.is_empty()).then_some((out, &body[end..]))
+    let rest = &body[end..];
+    if !out.is_empty() {
+        let late = rest.iter().filter_map(property).filter(|it| KEYS.contains(&it.key));
+        mistakes.extend(late.map(|it| SpecError {
+            line: it.line,
+            why: format!("{} follows other text; move it into the list below the heading", it.key),
+        }));
+    }
+    (!out.is_empty()).then_some((out, rest))
+}
+
+/// Parses a list item such as `- NEXT: rem`. Only an upper-case name is a key; any other item is
+/// prose.
+fn property<'t>(line: &Line<'t>) -> Option<Property<'t>> {
+    let (key, value) = line.text.trim().strip_prefix(['-', '*', '+'])?.split_once(':')?;
+    let key = key.trim().trim_matches('`');
+    let is_key =
+        !key.is_empty() && key.bytes().all(|b| b.is_ascii_uppercase() || b"-_".contains(&b));
+    is_key.then(|| Property { line: line.number, key, value: value.trim() })
 }
 
 fn state(

@@ -52,6 +52,9 @@ impl ResolvedRun<'_> {
         // The first backend whose pool has too little budget left. If no later backend is ready,
         // admission reports the shortfall, which is only temporary.
         let mut short_of_budget = None;
+        // The skipped backend whose rate limit ends first. If no later backend is ready, or the last
+        // one's limit ends later, admission defers the run until this limit ends.
+        let mut limited: Option<(Timestamp, Arc<dyn Backend>)> = None;
         while let Some(spec) = left.pop_front() {
             let built = build(spec, &around);
             let ready = built.as_ref().map_err(Clone::clone);
@@ -71,13 +74,26 @@ impl ResolvedRun<'_> {
                 short_of_budget = short_of_budget.or(built.ok());
                 continue;
             }
+            let limit = match &ready {
+                Ok(()) if left.is_empty() && limited.is_some() && !spec.is_builtin() => {
+                    self.check_rate_limit(store, &spec.name)?
+                }
+                ready => ready.clone(),
+            };
+            if let (Ok(backend), Err(BackendError::RateLimited { until: Some(until), .. })) =
+                (&built, &limit)
+                && limited.as_ref().is_none_or(|(earliest, _)| until < earliest)
+            {
+                limited = Some((*until, backend.clone()));
+            }
+            let waiting = || short_of_budget.clone().or(limited.clone().map(|(_, it)| it));
             match (built, ready) {
-                // Admission reports this preflight error or the shortfall.
+                // Admission reports this preflight error, the shortfall or the rate limit.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
-                    return Ok(Backends::only(short_of_budget.unwrap_or(first), passed));
+                    return Ok(Backends::only(waiting().unwrap_or(first), passed));
                 }
                 (Err(error), _) if left.is_empty() || !moves_on(&error) => {
-                    if let Some(first) = short_of_budget {
+                    if let Some(first) = waiting() {
                         return Ok(Backends::only(first, passed));
                     }
                     return Err(refuse(error.class(), with_passed(error.to_string(), &passed)));
@@ -86,6 +102,10 @@ impl ResolvedRun<'_> {
                     let why = self.redactor.redact(&error.to_string()).into_owned();
                     tracing::warn!(backend = spec.name, why, "the backend is skipped");
                     passed.push(format!("{}: {why}", spec.name));
+                }
+                (Ok(_), Ok(())) if limit.is_err() && waiting().is_some() => {
+                    let first = waiting().expect("a backend waits");
+                    return Ok(Backends::only(first, passed));
                 }
                 (Ok(first), Ok(())) => {
                     let others = left.into_iter().map(|spec| build(spec, &around));
