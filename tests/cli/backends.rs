@@ -222,6 +222,36 @@ fn fallback_replaces_backend_with_exhausted_pool() {
 }
 
 #[test]
+fn run_waits_for_the_first_of_several_limits() {
+    let fixture = fixture("Good", "fallback = [\"second\"]");
+    fixture.configure("[backends.second]\ntype = \"command\"\nprogram = \"true\"\n");
+    fixture.run(&["status"]).ends(0);
+    fixture.run(&["tick"]).ends(0);
+    let project: String =
+        fixture.store().query_row("SELECT id FROM projects", [], |row| row.get(0)).unwrap();
+    let hour = 3_600_000;
+    let now = jiff::Timestamp::now().as_millisecond();
+    let limit = |backend: &str, hours: i64| {
+        let sql = "INSERT OR REPLACE INTO limits (pool, until, streak, noted, why) VALUES (?1, ?2, 1, 0, 'weekly limit')";
+        let pool = format!("{project} {backend}");
+        fixture.store().execute(sql, (pool, now + hours * hour)).unwrap();
+    };
+    let waits = || {
+        fixture.run(&["enqueue", "ask"]).ends(0);
+        fixture.run(&["tick"]).ends(0).expect_text("deferred");
+        let ready = fixture.count("SELECT max(ready_at) FROM runs WHERE state = 'queued'");
+        fixture.store().execute("DELETE FROM runs WHERE state = 'queued'", []).unwrap();
+        (ready - now) / hour
+    };
+    limit("mine", 5);
+    limit("second", 72);
+    assert!((5..8).contains(&waits()), "the run waits for the limit that ends last");
+    // A broken fallback does not fail a run that only has to wait.
+    fixture.run(&["config", "set", "backends.second.program", "/no/such/program"]).ends(0);
+    assert!((5..8).contains(&waits()));
+}
+
+#[test]
 fn backend_test_asks_one_question() {
     let fixture = fixture("Good", "");
     let said = fixture.run(&["backends", "test", "mine", "--json"]).ends(0).json();

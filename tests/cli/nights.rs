@@ -43,6 +43,20 @@ fn caught_up_night_reports_after_its_jobs() {
 }
 
 #[test]
+fn missed_job_is_in_the_report_of_its_night() {
+    let job = "[jobs.a]\nkind = \"command\"\nprogram = \"true\"\ncatch_up = \"none\"\n";
+    let fixture = old(job);
+    fixture.run_at("2026-11-22T02:55:00Z", &["tick"]).ends(0);
+    let text = fixture.read(".runner/reports/2026-11-22/report.json");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(report["worst"], "missed", "{report:#}");
+    assert_eq!(report["not_run"][0]["job"], "a", "{report:#}");
+    assert!(report["missed"][0].as_str().unwrap().starts_with("a at "), "{report:#}");
+    let shown = fixture.read(".runner/reports/2026-11-22/report.md");
+    assert!(shown.contains("**a (missed) did not run; 1 succeeded"), "{shown}");
+}
+
+#[test]
 fn unreported_usage_is_charged_as_reserved() {
     let fixture = old(
         "[backends.mine]\ntype = \"command\"\nprogram = \"echo\"\nargs = [\"\\\"yes\\\"\"]\n\

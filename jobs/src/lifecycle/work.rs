@@ -124,14 +124,14 @@ pub fn run(ctx: &mut Context<'_>, spec: &WorkSpec) -> Result<Finished, JobError>
     let reply = match ctx.spender.ask(&request, 0) {
         Ok(reply) => reply,
         Err(error) => {
-            record_failed_run(ctx, spec, (before.as_deref(), &dirty), begun.picked.as_deref());
+            record_failed_run(ctx, spec, before.as_deref(), &dirty, begun.picked.as_deref());
             return Err(error.into());
         }
     };
     ctx.work.close()?;
     let by_rule = ctx.spender.answers_by_rule();
     let left = RunResult::of(&ctx.git, before.as_deref(), &dirty)?;
-    record_run(ctx, spec, &left, (begun.picked.as_deref(), 0));
+    record_run(ctx, spec, &left, begun.picked.as_deref(), 0);
     let mut finished = Finished {
         headline: headline(spec.kind, &begun, (!by_rule).then_some(&left)),
         lines: begun.lines,
@@ -175,7 +175,8 @@ fn record_run(
     ctx: &Context<'_>,
     spec: &WorkSpec,
     left: &RunResult,
-    (picked, exit_code): (Option<&str>, i64),
+    picked: Option<&str>,
+    exit_code: i64,
 ) {
     if ctx.spender.backend().kind != "command" || ctx.recording.replays() {
         return;
@@ -203,7 +204,8 @@ fn record_run(
 fn record_failed_run(
     ctx: &mut Context<'_>,
     spec: &WorkSpec,
-    (before, dirty): (Option<&str>, &Changes),
+    before: Option<&str>,
+    dirty: &Changes,
     picked: Option<&str>,
 ) {
     if ctx.work.close().is_err() {
@@ -212,7 +214,7 @@ fn record_failed_run(
     if let Ok(left) = RunResult::of(&ctx.git, before, dirty)
         && !(left.commits.is_empty() && left.changed.is_empty())
     {
-        record_run(ctx, spec, &left, (picked, 1));
+        record_run(ctx, spec, &left, picked, 1);
     }
 }
 

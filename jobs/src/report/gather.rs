@@ -7,8 +7,8 @@ use jiff::{SignedDuration, Timestamp};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
-    AlertEnd, Amounts, DAY, JOB, MessageState, NIGHT, NightId, RunFilter, RunRow, RunState, Store,
-    StoreError, budget_seconds,
+    AlertEnd, Amounts, DAY, JOB, MessageState, NIGHT, Night, NightId, RunFilter, RunRow, RunState,
+    Store, StoreError, budget_seconds,
 };
 use runner_engine::tick::REPORT_JOB;
 use runner_text::redact::Redacted;
@@ -98,38 +98,11 @@ pub fn gather(
         spent = spent.plus(line.spent);
         runs.push(line);
     }
-    let (mut missed, mut missed_jobs) = (Vec::new(), Vec::new());
-    // A job that only missed its time has no run that would belong to the night.
-    let from = row.opens.saturating_sub(BEFORE).unwrap_or(row.opens);
-    let apart = store.missed_in(&row.project, (from, row.closes))?;
-    for occurrence in store.occurrences_of(night)?.into_iter().chain(apart) {
-        if let Some(outcome @ Outcome::Missed { first, last, count, .. }) = &occurrence.outcome {
-            let job = store.job_by_id(occurrence.job)?.name;
-            let why = outcome.why().unwrap_or_default();
-            missed.push(match count {
-                1 => format!("{job} at {first}: {why}"),
-                _ => format!("{job}, {count} times from {first} to {last}: {why}"),
-            });
-            missed_jobs.push(NotRun { job, because: NotRunReason::Missed, why: why.to_owned() });
-        }
-    }
+    let (missed, missed_jobs) = missed_times(store, &row)?;
     let date = row.name.get(..10).unwrap_or(&row.name);
-    let mut grants = Vec::new();
     budgets_used.insert((NIGHT.to_owned(), night.0.to_string()));
     budgets_used.insert((DAY.to_owned(), format!("{} {date}", row.project)));
-    for (level, key) in budgets_used {
-        for grant in store.grants(&level, &key)? {
-            let amounts = super::markdown::amounts(grant.amounts);
-            // The key of a job's budget begins with the project, and that of a pool with its name.
-            let name = key.split(' ').nth(usize::from(level == JOB)).unwrap_or_default();
-            let budget = match level.as_str() {
-                NIGHT | DAY => level.clone(),
-                JOB => format!("job {name}"),
-                _ => format!("pool {name}"),
-            };
-            grants.push(format!("{amounts} for the {budget}, by {}: {}", grant.who, grant.reason));
-        }
-    }
+    let grants = grants(store, budgets_used)?;
     let until = row.closed.unwrap_or(now);
     let by_day = by_day::runs_by_day(store, &row, until)?;
     let budgets = budget_usage::of_night(store, &row, held, spent, until)?;
@@ -181,6 +154,45 @@ pub fn gather(
         .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();
     Ok(report)
+}
+
+/// Describes the missed times of a night, and returns the jobs that missed them.
+fn missed_times(store: &Store, row: &Night) -> Result<(Vec<String>, Vec<NotRun>), StoreError> {
+    let (mut lines, mut jobs) = (Vec::new(), Vec::new());
+    // A job that only missed its time has no run that would belong to the night.
+    let from = row.opens.saturating_sub(BEFORE).unwrap_or(row.opens);
+    let apart = store.missed_in(&row.project, (from, row.closes))?;
+    for occurrence in store.occurrences_of(row.id)?.into_iter().chain(apart) {
+        if let Some(outcome @ Outcome::Missed { first, last, count, .. }) = &occurrence.outcome {
+            let job = store.job_by_id(occurrence.job)?.name;
+            let why = outcome.why().unwrap_or_default();
+            lines.push(match count {
+                1 => format!("{job} at {first}: {why}"),
+                _ => format!("{job}, {count} times from {first} to {last}: {why}"),
+            });
+            jobs.push(NotRun { job, because: NotRunReason::Missed, why: why.to_owned() });
+        }
+    }
+    Ok((lines, jobs))
+}
+
+/// Describes the grants that were added to these budgets, which are named by level and key.
+fn grants(store: &Store, budgets: BTreeSet<(String, String)>) -> Result<Vec<String>, StoreError> {
+    let mut grants = Vec::new();
+    for (level, key) in budgets {
+        for grant in store.grants(&level, &key)? {
+            let amounts = super::markdown::amounts(grant.amounts);
+            // The key of a job's budget begins with the project, and that of a pool with its name.
+            let name = key.split(' ').nth(usize::from(level == JOB)).unwrap_or_default();
+            let budget = match level.as_str() {
+                NIGHT | DAY => level.clone(),
+                JOB => format!("job {name}"),
+                _ => format!("pool {name}"),
+            };
+            grants.push(format!("{amounts} for the {budget}, by {}: {}", grant.who, grant.reason));
+        }
+    }
+    Ok(grants)
 }
 
 /// Returns the jobs that were due that night and did not run. A job is left out if any of its runs
