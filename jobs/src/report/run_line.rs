@@ -82,8 +82,10 @@ impl RunLine {
         if self.headline.is_empty() { why.unwrap_or_default() } else { &self.headline }
     }
 
-    /// Returns the name of the run's outcome, or `running` if it has none yet.
+    /// Returns the name of the run's outcome. Without an outcome, returns `running`, or `queued` if
+    /// the run has not started.
     pub fn as_str(&self) -> &str {
-        self.outcome.as_ref().map_or("running", Outcome::as_str)
+        let open = if self.started.is_some() { "running" } else { "queued" };
+        self.outcome.as_ref().map_or(open, Outcome::as_str)
     }
 }

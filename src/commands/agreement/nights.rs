@@ -46,7 +46,8 @@ pub fn report_of_json(report: &Value) -> Facts {
         let why = text(outcome, "why");
         let headline = text(run, "headline");
         add(format!("{id} job"), plain(text(run, "job")));
-        add(format!("{id} outcome"), outcome["outcome"].as_str().unwrap_or("running").to_owned());
+        let open = if run["started"].is_null() { "queued" } else { "running" };
+        add(format!("{id} outcome"), outcome["outcome"].as_str().unwrap_or(open).to_owned());
         add(format!("{id} headline"), plain(headline));
         add(format!("{id} why"), plain(why));
         add(format!("{id} message"), plain(if headline.is_empty() { why } else { headline }));
@@ -74,9 +75,7 @@ pub fn report_of_page(page: &Page) -> Facts {
         let link = within(card, "h2 a")[0].value().attr("href").unwrap();
         let id = link.rsplit('/').next().unwrap();
         let mut add = |field: &str, value: String| facts.insert(format!("{id} {field}"), value);
-        let outcome = inner(within(card, "h2 .tag")[0]);
-        let outcome = outcome.trim();
-        add("outcome", if outcome.is_empty() { "running" } else { outcome }.to_owned());
+        add("outcome", inner(within(card, "h2 .tag")[0]).trim().to_owned());
         let title = inner(within(card, "h2")[0]);
         add("job", plain(title.trim().split(' ').next().unwrap()));
         let mut texts = within(card, "p").into_iter().map(|it| plain(&inner(it)));
@@ -200,6 +199,11 @@ pub fn budgets_of_json(budgets: &Value) -> Facts {
                 let value = if value.is_null() { String::new() } else { value.to_string() };
                 facts.insert(format!("{} {unit} {amount}", text(budget, "level")), value);
             }
+            // The page shows a granted amount only beside a limit.
+            let granted = &budget["granted"][unit];
+            let is_shown = !budget["cap"][unit].is_null() && granted.as_f64() > Some(0.0);
+            let granted = if is_shown { granted.to_string() } else { String::new() };
+            facts.insert(format!("{} {unit} granted", text(budget, "level")), granted);
         }
     }
     facts
@@ -215,7 +219,12 @@ pub fn budgets_of_page(page: &Page) -> Facts {
             let unit = cells[0].split(' ').next().unwrap();
             for (amount, cell) in ["used", "reserved", "cap", "left"].into_iter().zip(&cells[1..]) {
                 let cell = if cell == "unlimited" { "" } else { cell.trim() };
+                let (cell, granted) = cell.split_once(" + ").unwrap_or((cell, ""));
                 facts.insert(format!("{level} {unit} {amount}"), cell.to_owned());
+                if amount == "cap" {
+                    let granted = granted.strip_suffix(" granted").unwrap_or_default();
+                    facts.insert(format!("{level} {unit} granted"), granted.to_owned());
+                }
             }
         }
     }

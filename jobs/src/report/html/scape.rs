@@ -69,7 +69,7 @@ impl<'a> DreamscapeView<'a> {
 fn tone(status: &str) -> Tone {
     match status {
         "done" => Tone::Good,
-        "degraded" | "running" => Tone::Warn,
+        "degraded" | "running" | "queued" => Tone::Warn,
         "failed" => Tone::Bad,
         _ => Tone::Calm,
     }
