@@ -16,7 +16,7 @@ use super::job::{self, Job, JobContext};
 use super::reader::Reader;
 use super::shape::good_name;
 use super::trigger::TriggerSpec;
-use toml::Table;
+use toml::{Table, Value};
 
 /// Creates the implicit rem jobs. One follows each enabled wake job outside a cycle whose agent has
 /// neither a cycle nor a rem job. It is a separate run, so it can neither delay the wake job nor
@@ -44,8 +44,12 @@ pub(super) fn dreams_after(
             continue;
         }
         let rem = StateKind::Rem.as_str();
-        let about = (work.agent.as_str(), Some(work.board.as_str()));
-        out.extend(follower((name, rem), about, &job.spec.backend, (around, reader)));
+        let settings = [
+            ("backend", job.spec.backend.as_str()),
+            ("agent", work.agent.as_str()),
+            ("board", work.board.as_str()),
+        ];
+        out.extend(follower(name, rem, &settings, around, reader));
     }
     out
 }
@@ -80,33 +84,28 @@ pub(super) fn daydreams_after(
         if !is_model || jobs.contains_key(&own) || !good_name(&own) {
             continue;
         }
-        out.extend(follower((name, "daydream"), (&agent, None), backend, (around, reader)));
+        let settings = [("backend", backend.as_str()), ("agent", agent.as_str())];
+        out.extend(follower(name, "daydream", &settings, around, reader));
         done.push(agent);
     }
     out
 }
 
-/// Reads an implicit job `NAME-KIND` that follows the job `name`, with that job's agent and, for a
-/// journal entry, its board.
+/// Reads an implicit job `NAME-KIND` that follows the job `name` and has these other settings. An
+/// empty setting is left out.
 fn follower(
-    (name, kind): (&str, &str),
-    (agent, board): (&str, Option<&str>),
-    backend: &str,
-    (around, reader): (&JobContext<'_>, &mut Reader<'_>),
+    name: &str,
+    kind: &str,
+    settings: &[(&str, &str)],
+    around: &JobContext<'_>,
+    reader: &mut Reader<'_>,
 ) -> Option<(String, Job)> {
     let own = format!("{name}-{kind}");
-    let mut table = Table::new();
-    let mut put = |key: &str, value: &str| table.insert(key.to_owned(), value.into());
-    put("kind", kind);
-    put("trigger", &format!("after {name} ends"));
-    put("backend", backend);
-    if !agent.is_empty() {
-        put("agent", agent);
-    }
-    if let Some(board) = board {
-        put("board", board);
-    }
-    reader.put_job(&own, table);
+    let trigger = format!("after {name} ends");
+    let common = [("kind", kind), ("trigger", trigger.as_str())];
+    let all = common.iter().chain(settings).filter(|(_, value)| !value.is_empty());
+    let table = all.map(|(key, value)| ((*key).to_owned(), Value::from(*value)));
+    reader.put_job(&own, table.collect::<Table>());
     job::job(&own, around, reader).map(|job| (own, job))
 }
 

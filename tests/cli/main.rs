@@ -47,6 +47,7 @@ mod lifecycle_agents;
 mod locks;
 mod memory;
 mod memory_hosts;
+mod memory_import;
 mod memory_jobs;
 #[cfg(feature = "mcp")]
 mod memory_mcp;

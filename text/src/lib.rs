@@ -26,3 +26,19 @@ pub mod values;
 
 pub use counted::{counted, some_of};
 pub use near::mix;
+
+/// The English names of the months, in lower case.
+pub const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];

@@ -7,22 +7,7 @@
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Span, Timestamp, ToSpan as _};
-
-/// The names of the months. A message contains at least the first three letters.
-const MONTHS: [&str; 12] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
-];
+use runner_text::MONTHS;
 
 /// Returns the reset time given in `text`, if there is one. A time span starts at `now`. A time
 /// without a zone is interpreted in `zone`.
@@ -107,6 +92,7 @@ fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timesta
                 None => break,
             }
         }
+        // A message contains at least the first three letters of a month.
         let is_month = |full: &&str| lower.len() >= 3 && full.starts_with(&lower);
         if let Some(found) = MONTHS.iter().position(is_month) {
             month = i8::try_from(found + 1).ok();

@@ -7,6 +7,8 @@
 
 use std::collections::BTreeSet;
 
+use runner_text::MONTHS;
+
 /// Minimum similarity at which a text is considered a repetition.
 pub const REPEATED: f64 = 0.5;
 
@@ -16,20 +18,8 @@ const RUN: usize = 8;
 /// The placeholder for a date, a hash or a number.
 const MASK: &str = "#";
 
-/// English words for parts of a date and for small numbers.
-const MASKED: [&str; 31] = [
-    "january",
-    "february",
-    "march",
-    "april",
-    "may",
-    "june",
-    "july",
-    "august",
-    "september",
-    "october",
-    "november",
-    "december",
+/// English words for days of the week and small numbers, which are masked like the months.
+const MASKED: [&str; 19] = [
     "monday",
     "tuesday",
     "wednesday",
@@ -84,8 +74,10 @@ fn masked(text: &str) -> Vec<String> {
     for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let word = word.to_lowercase();
         let is_hash = word.len() >= 7 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let masks =
-            is_hash || word.contains(|c: char| c.is_numeric()) || MASKED.contains(&word.as_str());
+        let masks = is_hash
+            || word.contains(|c: char| c.is_numeric())
+            || MASKED.contains(&word.as_str())
+            || MONTHS.contains(&word.as_str());
         match (masks, out.last()) {
             (true, Some(last)) if last == MASK => {}
             (true, _) => out.push(MASK.to_owned()),
