@@ -104,11 +104,7 @@ impl Reader<'_> {
         };
         let line = |it: &ComposedNode| {
             let node = &it.node;
-            let mut text =
-                format!("- [{}:{}] {}\n", node.kind.as_str(), short[&node.id], node.preview());
-            if !node.tags.is_empty() {
-                let _ = writeln!(text, "  - Tags: {}", node.tags.join(", "));
-            }
+            let mut text = index_line(node, &short[&node.id]);
             if let Some(rationale) = node.meta("rationale") {
                 let _ = writeln!(text, "  - Rationale: {}", crate::node::preview(&rationale));
             }

@@ -245,7 +245,7 @@ fn run_waits_for_the_first_of_several_limits() {
     };
     limit("mine", 5);
     limit("second", 72);
-    assert!((5..8).contains(&waits()), "the run waits for the limit that ends last");
+    assert!((5..8).contains(&waits()), "the run waits for the limit that ends first");
     // A broken fallback does not fail a run that only has to wait.
     fixture.run(&["config", "set", "backends.second.program", "/no/such/program"]).ends(0);
     assert!((5..8).contains(&waits()));

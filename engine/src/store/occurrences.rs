@@ -202,7 +202,7 @@ impl Store {
     }
 
     /// Returns the missed occurrences of a project's night jobs in `[from, to)` that belong to no
-    /// night, because no run of the job started then.
+    /// night, because no run of the job started then. Times at which a job was paused are omitted.
     pub fn missed_in(
         &self,
         project: &ProjectId,
@@ -210,7 +210,7 @@ impl Store {
     ) -> Result<Vec<OccurrenceRow>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM occurrences WHERE missed AND night IS NULL
-               AND due >= ?2 AND due < ?3
+               AND outcome ->> '$.why' <> '{PAUSED}' AND due >= ?2 AND due < ?3
                AND job IN (SELECT id FROM jobs
                  WHERE project = ?1 AND schedule ->> 'night' IS NOT NULL)
              ORDER BY recorded, rowid"
@@ -233,6 +233,9 @@ fn enter(
 
 /// The reason recorded for scheduled times that passed while no ticks occurred.
 const NOTHING_RAN: &str = "nothing was running to start it";
+
+/// The reason recorded for scheduled times at which the job was paused.
+const PAUSED: &str = "paused";
 
 /// The cause of missed scheduled times.
 #[derive(Clone, Copy)]
@@ -261,7 +264,7 @@ impl MissedCause<'_> {
 impl fmt::Display for MissedCause<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Paused => f.write_str("paused"),
+            Self::Paused => f.write_str(PAUSED),
             Self::Frequent(since) => write!(
                 f,
                 "the previous tick was {since:#} earlier, and the job is due more often than that"

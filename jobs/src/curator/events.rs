@@ -267,15 +267,15 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
 }
 
 /// Returns the open critical events of the project at `root`, oldest first. `dir` is the worker's
-/// folder. Returns `None` if the file of the events is missing, or if the folder cannot be a
-/// worker's folder.
+/// folder. Returns `None` if this is unknown, because the project's `.runner` folder is missing or
+/// `dir` cannot be a worker's folder.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
 pub fn critical(root: &Path, dir: &str) -> io::Result<Option<Vec<Event>>> {
     // Most projects have no events, and no other file is read for them.
     if !root.join(dir).join(PENDING).try_exists()? {
-        return Ok(None);
+        return Ok(root.join(".runner").try_exists()?.then(Vec::new));
     }
     let Ok(worker) = Worker::of(root, dir) else { return Ok(None) };
     let open = all(&worker)?.0.into_iter();

@@ -36,14 +36,14 @@ const LARGEST: usize = 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SimpleClaim<'c> {
     Exists { path: &'c str },
-    Contains { path: &'c str, text: &'c str, form: CommandForm },
+    Contains { path: &'c str, text: &'c str, form: Quoting },
     Commit { hash: &'c str },
-    Ends { command: &'c str, code: i64, form: CommandForm },
+    Ends { command: &'c str, code: i64, form: Quoting },
 }
 
 /// How a claim states a command or the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CommandForm {
+enum Quoting {
     /// Between quotes or backticks.
     Quoted,
     /// Without quotes, so the text may also be prose.
@@ -85,7 +85,9 @@ pub fn recheck(
             Some(SimpleClaim::Contains { path, text, form }) => {
                 match (contains(ctx, path, text), form) {
                     // Text without quotes may describe the content, so the agent's finding stands.
-                    (Check(ClaimFinding::Fails, _), CommandForm::Bare) => continue,
+                    (Check(ClaimFinding::Fails, _), Quoting::Bare) if is_there(ctx, path) => {
+                        continue;
+                    }
                     (check, _) => check,
                 }
             }
@@ -97,12 +99,10 @@ pub fn recheck(
                 let again = match commands >= COMMANDS {
                     true => Rerun::NotRun(format!("only {COMMANDS} commands are run again")),
                     false => ctx.recording.through("claim", command, || {
-                        Ok::<_, JobError>(
-                            match form == CommandForm::Bare && is_prose(ctx, command) {
-                                true => Rerun::Prose,
-                                false => run_again(ctx, command),
-                            },
-                        )
+                        Ok::<_, JobError>(match form == Quoting::Bare && is_prose(ctx, command) {
+                            true => Rerun::Prose,
+                            false => run_again(ctx, command),
+                        })
                     })?,
                 };
                 if again == Rerun::Prose {
@@ -141,7 +141,7 @@ fn simple<'c>(claim: &'c str, is_there: &dyn Fn(&str) -> bool) -> Option<SimpleC
         && let Some(path) = file(path)
     {
         let (stated, text) = (text.trim(), plain(text));
-        let form = if stated == text { CommandForm::Bare } else { CommandForm::Quoted };
+        let form = if stated == text { Quoting::Bare } else { Quoting::Quoted };
         return (!text.is_empty()).then_some(SimpleClaim::Contains { path, text, form });
     }
     const FORMS: [&str; 9] = [
@@ -162,8 +162,8 @@ fn simple<'c>(claim: &'c str, is_there: &dyn Fn(&str) -> bool) -> Option<SimpleC
     }
     let command = without(without(command.trim(), "the "), "command ").trim();
     let form = match plain(command) == command {
-        true => CommandForm::Bare,
-        false => CommandForm::Quoted,
+        true => Quoting::Bare,
+        false => Quoting::Quoted,
     };
     let command = plain(command);
     let code = code.parse().ok().filter(|_| !command.is_empty())?;
@@ -327,14 +327,14 @@ mod tests {
     #[test]
     fn simple_forms_are_parsed() {
         use SimpleClaim::{Commit, Contains, Ends, Exists};
-        let ends = |command, code| Some(Ends { command, code, form: CommandForm::Quoted });
-        let bare = |command, code| Some(Ends { command, code, form: CommandForm::Bare });
+        let ends = |command, code| Some(Ends { command, code, form: Quoting::Quoted });
+        let bare = |command, code| Some(Ends { command, code, form: Quoting::Bare });
         for (claim, expected) in [
             ("a.txt exists", Some(Exists { path: "a.txt" })),
             ("the file `LICENSE` exists.", Some(Exists { path: "LICENSE" })),
             (
                 "tides.py contains `def local`",
-                Some(Contains { path: "tides.py", text: "def local", form: CommandForm::Quoted }),
+                Some(Contains { path: "tides.py", text: "def local", form: Quoting::Quoted }),
             ),
             ("file \"a b\" contains x", None),
             ("commit `39ff213` exists", Some(Commit { hash: "39ff213" })),

@@ -293,6 +293,28 @@ fn compile_skips_known_sources_and_user_patterns() {
     let node = corpus.at(&compiled[0].path).unwrap();
     assert!(node.generated && node.text.contains("[[a-one]]"), "{}", node.text);
     assert!(compile(&corpus, date(2026, 12, 1)).1.is_empty(), "the sources are unchanged");
+    let path = compiled[0].path.clone();
+    let own = "note: \"say \\\"hi\\\"\"\nlinks: [x, y]\nstatus: retired\n";
+    let text = corpus.at(&path).unwrap().text.clone();
+    let text = text.lines().filter(|line| !line.starts_with("status:"));
+    let text: String = text.map(|line| format!("{line}\n")).collect();
+    let with = |status: &str| {
+        let own = own.replace("retired", status);
+        Some(text.replacen("---\n", &format!("---\n{own}"), 1).into_bytes())
+    };
+    corpus.apply(&Changes::from([
+        ("learnings/d-four.md".to_owned(), Some(one(4).into_bytes())),
+        (path.clone(), with("active")),
+    ]));
+    let again = compile(&corpus, TODAY).1;
+    let bytes = again[&path].clone().expect("a new source changes the pattern");
+    let again = String::from_utf8(bytes).unwrap();
+    assert!(
+        again.contains("[[d-four]]") && again.contains("say \\\"hi\\\"\"\nlinks: [x, y]"),
+        "{again}"
+    );
+    corpus.apply(&Changes::from([(path, with("retired"))]));
+    assert!(compile(&corpus, TODAY).1.is_empty(), "the user retired the pattern");
     let mut owned = self::corpus(&files);
     let mine = b"# Mine\n".to_vec();
     owned.apply(&Changes::from([("patterns/compiled-retry-policy.md".to_owned(), Some(mine))]));

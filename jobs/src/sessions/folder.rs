@@ -192,9 +192,14 @@ pub fn resume_packet(root: &Path, state: &Path) -> Option<String> {
     Some(packet.render())
 }
 
-/// Reads a file whose path ends with `name`, if runner wrote its content.
+/// Reads the newest file whose path ends with `name` and whose content runner wrote.
+///
+/// Several folders have such a file if several jobs write them, or if the setting was changed.
 pub(super) fn read_known(root: &Path, digests: &Digests, name: &str) -> Option<Vec<u8>> {
-    let path = digests.0.keys().find(|path| path.ends_with(name))?;
-    let bytes = read_in(root, PathBuf::from(path), LARGEST).ok()?;
-    digests.knows(path, &bytes).then_some(bytes)
+    let known = digests.0.keys().filter(|path| path.ends_with(name)).filter_map(|path| {
+        let bytes = read_in(root, PathBuf::from(path), LARGEST).ok()?;
+        let modified = root.join(path).metadata().and_then(|it| it.modified()).ok();
+        digests.knows(path, &bytes).then_some((modified, bytes))
+    });
+    known.max_by_key(|(modified, _)| *modified).map(|(_, bytes)| bytes)
 }

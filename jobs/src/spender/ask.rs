@@ -9,6 +9,7 @@ use runner_backends::chain::moves_on;
 use runner_backends::{Backend, BackendError, Phase, Reply, Request};
 use runner_engine::policy::quota;
 use runner_engine::store::{Amounts, RequestId, StoreError};
+use runner_engine::time::boot_time;
 
 use super::{AskError, PaidBackend, Spender, Spending};
 use crate::prices::Price;
@@ -72,6 +73,7 @@ impl Spender<'_> {
             };
             let Some(next) = self.backends.fallbacks.next() else {
                 // The run can continue when the first limit ends.
+                tracing::warn!(backend = self.backend_name(), why = %self.tools.redactor.redact(&why), "no backend is left");
                 return match limited {
                     Some((until, why)) => Err(AskError::Limited { until, why }),
                     None => done,
@@ -102,13 +104,21 @@ impl Spender<'_> {
             .with_jitter_seed(self.admitted.seed())
             .with_jitter()
             .build();
+        // All attempts share the limit of the request, so a backend that waited for a free slot
+        // until the limit is not called again.
+        let mut total = request.limits.total;
         loop {
             if let Some(why) = self.tools.cancel.why() {
                 return Err(BackendError::Cancelled { why }.into());
             }
             let mut asked = request.clone();
-            asked.limits.total = asked.limits.total.min(self.tools.clock.left());
+            asked.limits.total = total.min(self.tools.clock.left());
+            let began = boot_time();
             let (done, unpaid) = self.ask_one(&asked, ideas)?;
+            total = total.saturating_sub(boot_time().saturating_sub(began));
+            if total.is_zero() {
+                return done;
+            }
             let wait = match (&done, waits.next()) {
                 (Err(AskError::Backend(BackendError::Unavailable { .. })), Some(wait))
                     if unpaid =>

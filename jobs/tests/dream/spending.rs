@@ -370,8 +370,10 @@ fn rate_limited_run_is_deferred_and_charged() {
     // A reported limit ends a request that receives nothing else.
     let reached =
         Event::Limit(Limit { until: Some(at(20)), reached: true, overage: false, used: None });
-    let (settled, _) = pass(&mut place, &[reached], End::Waits);
+    let (settled, row) = pass(&mut place, &[reached], End::Waits);
     assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");
+    let spent = place.store.spent_by(&row.id).unwrap();
+    assert_eq!((spent.calls, spent.tokens, spent.micros), (1, 0, 0), "it is charged its call only");
     let (settled, _) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
     assert!(settled.outcome.published());
     assert_eq!(place.store.limit("max", at(8)).unwrap(), None);

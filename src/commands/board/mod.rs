@@ -131,9 +131,12 @@ pub(super) fn agent_and_board(kind: &dyn Kind) -> Option<(&str, &str)> {
 /// Returns the board's path: the given path, else that of the agent's jobs, else the default.
 pub(super) fn path(here: &LoadedProject, which: &BoardArg) -> String {
     let of_agent = || {
-        let boards = here.config.jobs.values().filter_map(|job| agent_and_board(&*job.spec.kind));
-        let mut own = boards.filter(|(agent, _)| *agent == which.agent);
-        own.next().map(|(_, board)| board.to_owned())
+        let kinds = here.config.jobs.values().map(|job| &*job.spec.kind);
+        let own = kinds.filter_map(|kind| Some((kind, agent_and_board(kind)?)));
+        let own = own.filter(|(_, (agent, _))| *agent == which.agent);
+        // A rem job only reads the board, so jobs that work on it come first.
+        let first = own.min_by_key(|(kind, _)| kind.of::<RemSpec>().is_some());
+        first.map(|(_, (_, board))| board.to_owned())
     };
     let named = which.board.clone().or_else(of_agent);
     named.unwrap_or_else(|| BOARD.to_owned())

@@ -112,6 +112,25 @@ pub fn set(text: &str, key: &str, value: &str) -> Option<String> {
     Some(format!("{}{key}: {written}{end}{}", &text[..range.end], &text[range.end..]))
 }
 
+/// Adds the fields of `before` that `text` lacks at the end of its front matter, with their lines
+/// unchanged. Returns `None` if `text` has no front matter.
+pub fn with_fields_of(before: &str, text: &str) -> Option<String> {
+    let range = split(text).front_range()?;
+    let missing = stripped(before, text);
+    let (mut fields, mut wanted) = (String::new(), false);
+    let front = split(before).front_range().unwrap_or_default();
+    for line in before[front].lines() {
+        if let Some((key, _)) = key_and_rest(line) {
+            wanted = missing.iter().any(|it| it == key);
+        }
+        if wanted {
+            fields += line;
+            fields.push('\n');
+        }
+    }
+    Some(format!("{}{fields}{}", &text[..range.end], &text[range.end..]))
+}
+
 /// Returns the keys of `before` that are missing from `after`.
 pub fn stripped(before: &str, after: &str) -> Vec<String> {
     let (before, after) = (split(before), split(after));
@@ -216,6 +235,17 @@ mod tests {
         let quoted = split("---\na: [\"b, \\\"c\\\"]\", 'd, e', don't, f] # [g]\n---\n");
         assert_eq!(list(&quoted, "a"), ["b, \\\"c\\\"]", "d, e", "don't", "f"]);
         assert_eq!(keys(&doc), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn missing_fields_are_added_unchanged() {
+        let before =
+            "---\na: 1\nnote: \"say \\\"hi\\\"\" # mine\ntags:\n  - x\n  - y\nempty:\n---\nold";
+        let new = with_fields_of(before, "---\na: 2\n---\nnew").unwrap();
+        let fields = "note: \"say \\\"hi\\\"\" # mine\ntags:\n  - x\n  - y\nempty:\n";
+        assert_eq!(new, format!("---\na: 2\n{fields}---\nnew"));
+        assert_eq!(with_fields_of(before, &new), Some(new.clone()), "nothing is missing");
+        assert_eq!(with_fields_of(before, "no front matter"), None);
     }
 
     #[test]

@@ -129,12 +129,16 @@ impl Board {
                 let blanks = line.len() - line.trim_start_matches([' ', '\t', '\u{feff}']).len();
                 let indent = line[..blanks].trim_start_matches('\u{feff}');
                 // The new task follows the indented lines of the last task.
-                let below = text[task.range.end..].split_inclusive('\n');
-                let body = below.take_while(|line| {
+                let (mut at, mut end) = (task.range.end, task.range.end);
+                for line in text[end..].split_inclusive('\n') {
+                    at += line.len();
                     let blanks = line.len() - line.trim_start_matches([' ', '\t']).len();
-                    !line.trim().is_empty() && blanks > indent.len()
-                });
-                let end = task.range.end + body.map(str::len).sum::<usize>();
+                    match line.trim().is_empty() {
+                        true => {}
+                        false if blanks > indent.len() => end = at,
+                        false => break,
+                    }
+                }
                 (end, format!("{indent}- [ ] {heading}"))
             }
             (BoardForm::Markdown, None) => (text.len(), format!("- [ ] {heading}")),

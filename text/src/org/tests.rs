@@ -199,6 +199,11 @@ fn added_task_follows_the_last_task() {
             BoardForm::Markdown,
             "- [ ] a\n  - AGENT: two\n  note\n- [ ] new\n\nend\n",
         ),
+        (
+            "- [ ] a\n\n  details\n\nend\n",
+            BoardForm::Markdown,
+            "- [ ] a\n\n  details\n- [ ] new\n\nend\n",
+        ),
     ] {
         let board = Board::read(text, form);
         let after = apply(text, vec![board.added(text, "new")]).unwrap();

@@ -54,6 +54,16 @@ fn paused_times_share_one_missed_row() {
 }
 
 #[test]
+fn time_at_the_end_of_a_pause_runs() {
+    both(|mut fixture, job| {
+        fixture.store.pause(job, later(30)).unwrap();
+        let started = ticked(&mut fixture, later(30)).start;
+        assert_eq!(started.len(), 1);
+        assert_eq!(missed(&fixture), [(later(15), later(15), 1, "paused".to_owned())]);
+    });
+}
+
+#[test]
 fn times_after_pause_run_in_same_tick() {
     both(|mut fixture, job| {
         fixture.store.pause(job, later(20)).unwrap();

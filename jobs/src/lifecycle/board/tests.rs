@@ -186,6 +186,9 @@ fn tasks_are_added_and_finished_by_name() {
     let added = add(&board, text, "a\nb").unwrap();
     assert_eq!(added.text(text, &board).unwrap(), "* Work\n** DOING X\n** TODO a b\n");
     assert!(add(&board, text, "X").is_err());
+    let why = done(&board, "X — and more").unwrap_err();
+    assert!(why.contains("did you mean \"X\""), "{why}");
+    assert!(add(&board, text, "X — and more").is_ok());
     assert!(add(&board, text, " \n").is_err());
     let list = Board::read("- [ ] X\n", BoardForm::Markdown);
     assert!(add(&list, "- [ ] X\n", "DONE already").is_err());

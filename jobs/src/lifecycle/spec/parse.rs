@@ -117,26 +117,39 @@ fn items<'a, 't>(
     mistakes: &mut Vec<SpecError>,
 ) -> Option<DrawerParts<'a, 't>> {
     let mut out = Vec::new();
-    let mut end = 0;
+    let (mut end, mut blank) = (0, false);
     for (at, line) in body.iter().enumerate() {
         match property(line) {
-            Some(property) => {
+            // Below a blank line, an unknown name is part of the instructions.
+            Some(property) if !blank || is_known(&property) => {
                 out.push(property);
                 end = at + 1;
             }
-            None if line.text.trim().is_empty() => {}
-            None => break,
+            None if line.text.trim().is_empty() => blank = true,
+            _ => break,
         }
     }
     let rest = &body[end..];
     if !out.is_empty() {
-        let late = rest.iter().filter_map(property).filter(|it| KEYS.contains(&it.key));
+        let late = rest.iter().filter_map(property).filter(is_known);
         mistakes.extend(late.map(|it| SpecError {
             line: it.line,
-            why: format!("{} follows other text; move it into the list below the heading", it.key),
+            why: format!(
+                "{} follows other text; move it into the list below the heading, or write it in lower case if it is not a property",
+                it.key
+            ),
         }));
     }
     (!out.is_empty()).then_some((out, rest))
+}
+
+/// Returns the name of a property as in [`KEYS`].
+fn name_of(property: &Property<'_>) -> String {
+    property.key.to_ascii_uppercase().replace('_', "-")
+}
+
+fn is_known(property: &Property<'_>) -> bool {
+    KEYS.contains(&name_of(property).as_str())
 }
 
 /// Parses a list item such as `- NEXT: rem`. Only an upper-case name is a key; any other item is
@@ -181,7 +194,7 @@ fn state(
     }
     let mut seen: Vec<String> = Vec::new();
     for property in properties {
-        let key = property.key.to_ascii_uppercase().replace('_', "-");
+        let key = name_of(property);
         if seen.contains(&key) {
             wrong(property.line, format!("{key} is given twice in {name}"));
             continue;

@@ -102,3 +102,16 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn properties_below_a_blank_line_are_known_names() {
+    let text = "## a\n- KIND: rem\n- NEXT: a\n\n- BUDGET: calls=3\n- NOTE: run the tests\n";
+    let state = parse(text, BoardForm::Markdown).unwrap().states.remove(0);
+    assert_eq!(state.budget.calls, Some(3));
+    assert!(state.about.contains("NOTE: run the tests"), "{}", state.about);
+    for late in ["BUDGET: calls=3", "MIN_INTERVAL: 5m"] {
+        let text = format!("## a\n- KIND: rem\n- NEXT: a\n\nWork.\n- {late}\n");
+        let late = mistakes(&text, BoardForm::Markdown);
+        assert!(late.iter().any(|(line, why)| *line == 6 && why.contains("follows")), "{late:?}");
+    }
+}

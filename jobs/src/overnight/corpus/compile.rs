@@ -8,7 +8,6 @@
 use std::collections::BTreeMap;
 
 use jiff::civil::Date;
-use runner_text::front_matter;
 use runner_text::front_matter::edit::{self, quote};
 use runner_text::markdown;
 use serde::Serialize;
@@ -74,22 +73,11 @@ pub fn compile(corpus: &Corpus, date: Date) -> (Vec<Compiled>, Changes) {
             continue;
         }
         let new = text(subject, &slug, &nodes, date);
-        let Some(new) = with_fields_of(there, new) else { continue };
+        let new = there.and_then(|it| edit::with_fields_of(&it.text, &new)).unwrap_or(new);
         changes.insert(path.clone(), Some(new.into_bytes()));
         compiled.push(Compiled { path, subject: subject.to_owned(), sources });
     }
     (compiled, changes)
-}
-
-/// Adds the fields of an earlier version that the new text lacks. Returns `None` if a field cannot
-/// be added.
-fn with_fields_of(there: Option<&Node>, mut new: String) -> Option<String> {
-    let Some(there) = there else { return Some(new) };
-    let before = front_matter::split(&there.text);
-    for key in edit::stripped(&there.text, &new) {
-        new = edit::set(&new, &key, before.get(&key)?)?;
-    }
-    Some(new)
 }
 
 /// Returns the `sources` field of a pattern with these sources.
