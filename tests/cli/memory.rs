@@ -509,8 +509,10 @@ fn failed_model_commands_create_no_store() {
 #[test]
 fn web_notes_are_marked_as_untrusted() {
     let fixture = Fixture::with("");
-    fixture.run(&["memory", "add", "--origin", "web", "the port is 8080"]).ends(0);
+    fixture
+        .run(&["memory", "add", "--origin", "web", "--tag", "tier:pinned", "the port is 8080"])
+        .ends(0);
     let text = Session::new(&fixture, "s").start("startup");
-    assert!(text.contains("8080 (from an untrusted source)"), "{text}");
+    assert!(text.contains("web (from an untrusted source)"), "{text}");
     fixture.run(&["memory", "compose"]).ends(0).expect_text("8080 (from an untrusted source)");
 }

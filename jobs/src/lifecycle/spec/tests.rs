@@ -105,7 +105,8 @@ proptest! {
 
 #[test]
 fn properties_below_a_blank_line_are_known_names() {
-    let text = "## a\n- KIND: rem\n- NEXT: a\n\n- BUDGET: calls=3\n- NOTE: run the tests\n";
+    let text = "## a\n- KIND: wake\n- NEXT: b\n\n- BUDGET: calls=3\n- NOTE: run the tests\n\n\
+                ## b\n- KIND: rem\n- NEXT: a\n";
     let state = parse(text, BoardForm::Markdown).unwrap().states.remove(0);
     assert_eq!(state.budget.calls, Some(3));
     assert!(state.about.contains("NOTE: run the tests"), "{}", state.about);
