@@ -302,3 +302,14 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
         fs::remove_file(fixture.path(&format!("rem/{id}.audit.json"))).unwrap();
     }
 }
+
+#[test]
+fn adoption_hints_name_the_agent() {
+    let fixture = fixture("");
+    written(&fixture, "rem/two", "2026-06-10-1430", "- keep course — y");
+    let command = "runner lifecycle adopt --agent two";
+    fixture.run(&["board", "apply", "--agent", "two"]).expect_text(command);
+    fixture.run(&["lifecycle", "orient", "--agent", "two"]).expect_text(command);
+    let yes = format!("{command} --yes");
+    fixture.run(&["lifecycle", "adopt", "--agent", "two"]).expect_text(&yes);
+}

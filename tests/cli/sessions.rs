@@ -377,3 +377,43 @@ fn guard_hook_names_what_worked_in_other_sessions() {
     analyze(&fixture).ends(0);
     quiet("two", "python -m pytest");
 }
+
+#[test]
+fn paused_job_keeps_one_queued_run() {
+    let fixture = Fixture::with(JOB);
+    write(&fixture, "one", &repair(1), 3_600);
+    fixture.run(&["pause", "sessions"]).ends(0);
+    for hour in 0..3 {
+        let at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(hour);
+        fixture.run_at(at, &["tick"]).ends(0);
+    }
+    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 1);
+}
+
+#[test]
+fn analysis_of_another_job_keeps_decisions() {
+    let two = "[jobs.two]\nkind = \"sessions\"\ntrigger = \"manual\"\nfolder = \".warden/two\"\n";
+    let fixture = Fixture::with(&format!("{JOB}{two}"));
+    write(&fixture, "one", &repair(1), 3_600);
+    analyze(&fixture).ends(0);
+    let (id, _) = playbooks(&fixture).remove(0);
+    fixture.run(&["sessions", "artifacts", "pin", &id[..8]]).ends(0);
+    fixture.run(&["run", "two"]).ends(0);
+    write(&fixture, "two", &repair(1), 3_600);
+    fixture.run(&["run", "sessions"]).ends(0);
+    fixture.run(&["sessions", "artifacts", "show", &id[..8]]).ends(0).expect_text("pinned");
+}
+
+#[test]
+fn unknown_decisions_are_not_replaced() {
+    let fixture = Fixture::with(JOB);
+    let path = format!("{FOLDER}/decisions.json");
+    fixture.write(&path, "{}");
+    write(&fixture, "one", &repair(1), 3_600);
+    analyze(&fixture);
+    let (id, _) = playbooks(&fixture).remove(0);
+    let said = fixture.run(&["sessions", "artifacts", "pin", &id[..8]]);
+    assert_ne!(said.code, 0);
+    said.expect_text("did not record the content");
+    assert_eq!(fixture.read(&path), "{}");
+}

@@ -281,3 +281,20 @@ fn failure_without_failmark_is_still_reported() {
     fixture.run(&["jobs", "reset", "bad"]).ends(0);
     assert_eq!(reported(&fixture), serde_json::json!([]));
 }
+
+#[test]
+fn last_run_is_found_behind_queued_runs() {
+    let bad = "[jobs.bad]\nkind = \"command\"\nprogram = \"false\"\ntrigger = \"every 1h\"\n";
+    let fixture = Fixture::with(&format!("[jobs.dream]\nenabled = false\n{bad}"));
+    fixture.run(&["run", "bad"]).ends(1);
+    fs::remove_file(fixture.path(".runner/failed/bad.json")).unwrap();
+    fixture.run(&["pause", "bad"]).ends(0);
+    for _ in 0..21 {
+        fixture.run(&["enqueue", "bad"]).ends(0);
+    }
+    let jobs = fixture.run(&["jobs", "list", "--json"]).ends(0).json();
+    let bad = jobs.as_array().unwrap().iter().find(|it| it["job"] == "bad").unwrap();
+    assert_eq!(bad["last"]["outcome"], "failed", "{jobs}");
+    let status = fixture.run(&["status", "--json"]).ends(0).json();
+    assert_eq!(status["projects"][0]["failmarks"][0]["job"], "bad", "{status}");
+}

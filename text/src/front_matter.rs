@@ -116,24 +116,11 @@ fn key_and_rest(line: &str) -> Option<(&str, &str)> {
 fn scalar(rest: &str) -> Option<&str> {
     let value = rest.trim();
     match value.chars().next()? {
-        '"' => quoted(value, |inner| {
-            let mut escaped = false;
-            inner.find(|c| {
-                let ends = c == '"' && !escaped;
-                escaped = c == '\\' && !escaped;
-                ends
-            })
-        }),
-        '\'' => quoted(value, |inner| {
-            let mut at = 0;
-            loop {
-                at += inner[at..].find('\'')?;
-                if !inner[at + 1..].starts_with('\'') {
-                    return Some(at);
-                }
-                at += 2;
-            }
-        }),
+        '"' | '\'' => {
+            let end = quote_end(value)?;
+            let after = value[end + 1..].trim_start();
+            (after.is_empty() || after.starts_with('#')).then_some(&value[1..end])
+        }
         '[' | '{' | '|' | '>' | '&' | '*' | '!' | '%' | '@' | '`' | '#' | ',' | ']' | '}' => None,
         '-' | '?' if value.len() == 1 || value[1..].starts_with(' ') => None,
         _ => {
@@ -144,13 +131,20 @@ fn scalar(rest: &str) -> Option<&str> {
     }
 }
 
-/// Returns the text inside the quotes, if nothing but an optional comment follows them. `find_end`
-/// returns the position of the closing quote.
-fn quoted(value: &str, find_end: impl FnOnce(&str) -> Option<usize>) -> Option<&str> {
-    let inner = &value[1..];
-    let end = find_end(inner)?;
-    let after = inner[end + 1..].trim_start();
-    (after.is_empty() || after.starts_with('#')).then_some(&inner[..end])
+/// Returns the position of the quote that ends the string at the start of `value`, or `None` if it
+/// does not end.
+fn quote_end(value: &str) -> Option<usize> {
+    let (quote, mut at) = (value.chars().next()?, 1);
+    loop {
+        at += value[at..].find([quote, '\\'])?;
+        let escapes = quote == '"' && value[at..].starts_with('\\');
+        match value[at + 1..].chars().next() {
+            Some(next) if escapes => at += 1 + next.len_utf8(),
+            Some('\'') if quote == '\'' && value[at..].starts_with(quote) => at += 2,
+            _ if value[at..].starts_with(quote) => return Some(at),
+            _ => at += 1,
+        }
+    }
 }
 
 #[cfg(test)]

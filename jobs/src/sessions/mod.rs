@@ -166,6 +166,10 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
         }
         None => analyze_due(ctx, spec, &mut folder, &mut finished)?,
     };
+    if folder.are_decisions_unknown {
+        let what = format!("{}/decisions.json is not used, so no decision counts", spec.folder);
+        finished.degraded.get_or_insert(what);
+    }
     retired::remove_old(&mut folder, now);
     let (old, decisions) = (folder.artifacts.clone(), folder.decisions.clone());
     let folded = fold::fold(&folder.in_order(), &old, &decisions);

@@ -24,6 +24,8 @@ use crate::config::{self, Edit, SettingChange};
 use crate::project::FILE;
 use crate::ui::{Failure, Ui, View, safe, show};
 
+/// The copy of a linked folder until it is complete.
+const COPY: &str = ".agents.importing";
 /// The files with another program's settings, relative to the project.
 const SETTINGS: [&str; 2] = [".agents/ao/config.yaml", ".agentops/config.yaml"];
 /// The settings whose names differ, each with the other program's name and runner's name.
@@ -78,6 +80,9 @@ struct Imported {
 impl ImportArgs {
     pub(super) fn run(&self, cli: &Cli<'_>) -> Result<Exit, Failure> {
         let root = corpus::find_any(cli.here)?;
+        if self.apply {
+            finish_replacement(&root).map_err(cannot_copy)?;
+        }
         let mut imported = Imported {
             applied: self.apply,
             link: fs::read_link(root.join(FOLDER)).ok(),
@@ -90,9 +95,7 @@ impl ImportArgs {
         // The settings are read before any change, because an unreadable file is an error.
         imported.read_settings(cli, &root)?;
         if self.apply && imported.link.is_some() {
-            replace_link(&root).map_err(|error| {
-                Failure::cannot_write(format!("cannot copy the linked {FOLDER}: {error}"))
-            })?;
+            replace_link(&root).map_err(cannot_copy)?;
         }
         // Files reached through a link cannot be read until the link has been replaced.
         if self.apply || imported.link.is_none() {
@@ -176,10 +179,23 @@ fn setting(name: &str, value: Value) -> Option<(String, String)> {
     }
 }
 
+fn cannot_copy(error: io::Error) -> Failure {
+    Failure::cannot_write(format!("cannot copy the linked {FOLDER}: {error}"))
+}
+
+/// Removes the link that remains if a replacement was killed after the exchange.
+fn finish_replacement(root: &Path) -> io::Result<()> {
+    let left = root.join(COPY);
+    match left.is_symlink() {
+        true => fs::remove_file(left),
+        false => Ok(()),
+    }
+}
+
 /// Replaces the link with a copy of the folder that it points to. Links inside that folder are not
 /// copied, and the folder itself is not changed.
 fn replace_link(root: &Path) -> io::Result<()> {
-    let (link, copy) = (root.join(FOLDER), root.join(".agents.importing"));
+    let (link, copy) = (root.join(FOLDER), root.join(COPY));
     match fs::remove_dir_all(&copy) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -200,7 +216,8 @@ fn replace_link(root: &Path) -> io::Result<()> {
             }
         }
     }
-    // The link and its copy are exchanged, so a kill loses neither.
+    // The link and its copy are exchanged, so a kill loses neither. Without such an exchange, a kill
+    // leaves the copy.
     match renameat_with(CWD, &copy, CWD, &link, RenameFlags::EXCHANGE) {
         Ok(()) => fs::remove_file(&copy),
         Err(_) => fs::remove_file(&link).and_then(|()| fs::rename(&copy, &link)),

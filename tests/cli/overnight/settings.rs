@@ -195,6 +195,11 @@ fn linked_corpus_is_replaced_by_a_copy() {
     assert!(!std::fs::symlink_metadata(fixture.path(".agents")).unwrap().is_symlink());
     assert_eq!(fixture.read(".agents/learnings/a.md"), "# a\n");
     assert_eq!(fixture.read("../shared/learnings/a.md"), "# a\n");
+    // A kill after the exchange leaves the link under the name of the copy.
+    let left = fixture.path(".agents.importing");
+    std::os::unix::fs::symlink("../shared", &left).unwrap();
+    fixture.run(&["overnight", "import", "--apply"]).ends(0);
+    assert!(!left.is_symlink());
 }
 
 #[test]

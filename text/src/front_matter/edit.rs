@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Document, key_and_rest, scalar, split};
+use super::{Document, key_and_rest, quote_end, scalar, split};
 
 /// Returns the top-level keys in their original order, including repeated keys.
 pub fn keys<'a>(doc: &Document<'a>) -> Vec<&'a str> {
@@ -40,31 +40,26 @@ pub fn list(doc: &Document<'_>, key: &str) -> Vec<String> {
 }
 
 /// Splits the items of a list on one line, up to its closing bracket. Commas and brackets in quotes
-/// belong to their item.
+/// or in an inner list belong to their item.
 fn flow_items(inner: &str) -> Vec<&str> {
-    let (mut items, mut start, mut quote, mut escaped) = (Vec::new(), 0, None, false);
-    for (at, c) in inner.char_indices() {
-        match (quote, c) {
-            (Some('"'), '\\') => {
-                escaped = !escaped;
-                continue;
+    let (mut items, mut start, mut at, mut depth) = (Vec::new(), 0, 0, 0_usize);
+    while let Some(c) = inner[at..].chars().next() {
+        match c {
+            '"' | '\'' if inner[start..at].trim().is_empty() || depth > 0 => {
+                at += quote_end(&inner[at..]).unwrap_or(0);
             }
-            (Some(open), c) if c == open && !escaped => quote = None,
-            (Some(_), _) => {}
-            (None, '"' | '\'') if inner[start..at].trim().is_empty() => quote = Some(c),
-            (None, ']') => {
-                items.push(&inner[start..at]);
-                return items;
-            }
-            (None, ',') => {
+            '[' | '{' => depth += 1,
+            ']' | '}' if depth > 0 => depth -= 1,
+            ']' => break,
+            ',' if depth == 0 => {
                 items.push(&inner[start..at]);
                 start = at + 1;
             }
-            (None, _) => {}
+            _ => {}
         }
-        escaped = false;
+        at += c.len_utf8();
     }
-    items.push(&inner[start..]);
+    items.push(&inner[start..at]);
     items
 }
 
@@ -235,6 +230,21 @@ mod tests {
         let quoted = split("---\na: [\"b, \\\"c\\\"]\", 'd, e', don't, f] # [g]\n---\n");
         assert_eq!(list(&quoted, "a"), ["b, \\\"c\\\"]", "d, e", "don't", "f"]);
         assert_eq!(keys(&doc), ["a", "b", "c", "d"]);
+    }
+
+    #[test]
+    fn quotes_and_inner_lists_do_not_split_items() {
+        for (value, items) in [
+            ("['it''s, x', y]", &["it''s, x", "y"][..]),
+            ("[[a, b], c] # [d]", &["c"]),
+            (r#"["a\", b]", 'c"']"#, &[r#"a\", b]"#, "c\""]),
+            ("[it's, b", &["it's", "b"]),
+            ("['open, b]", &["b"]),
+            ("[{a: 1, b: 2}, ']']", &["]"]),
+        ] {
+            let text = format!("---\nk: {value}\n---\n");
+            assert_eq!(list(&split(&text), "k"), items, "{value}");
+        }
     }
 
     #[test]

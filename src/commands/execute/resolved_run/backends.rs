@@ -86,14 +86,16 @@ impl ResolvedRun<'_> {
             {
                 limited = Some((*until, backend.clone()));
             }
-            let waiting = || short_of_budget.clone().or(limited.clone().map(|(_, it)| it));
+            // A run can wait for the end of a limit, but not for a pool's budget.
+            let limited_backend = limited.as_ref().map(|(_, backend)| backend);
+            let waiting = limited_backend.or(short_of_budget.as_ref()).cloned();
             match (built, ready) {
                 // Admission reports this preflight error, the shortfall or the rate limit.
                 (Ok(first), Err(error)) if left.is_empty() || !moves_on(&error) => {
-                    return Ok(Backends::only(waiting().unwrap_or(first), passed));
+                    return Ok(Backends::only(waiting.unwrap_or(first), passed));
                 }
                 (Err(error), _) if left.is_empty() || !moves_on(&error) => {
-                    if let Some(first) = waiting() {
+                    if let Some(first) = waiting {
                         return Ok(Backends::only(first, passed));
                     }
                     return Err(refuse(error.class(), with_passed(error.to_string(), &passed)));
@@ -103,9 +105,8 @@ impl ResolvedRun<'_> {
                     tracing::warn!(backend = spec.name, why, "the backend is skipped");
                     passed.push(format!("{}: {why}", spec.name));
                 }
-                (Ok(_), Ok(())) if limit.is_err() && waiting().is_some() => {
-                    let first = waiting().expect("a backend waits");
-                    return Ok(Backends::only(first, passed));
+                (Ok(first), Ok(())) if limit.is_err() => {
+                    return Ok(Backends::only(waiting.unwrap_or(first), passed));
                 }
                 (Ok(first), Ok(())) => {
                     let others = left.into_iter().map(|spec| build(spec, &around));
