@@ -252,6 +252,20 @@ fn run_waits_for_the_first_of_several_limits() {
 }
 
 #[test]
+fn limit_met_during_a_run_defers_it_if_the_fallback_fails() {
+    let fixture = fixture("RateLimited", "fallback = [\"second\"]");
+    let keys = fixture.root().join("second-keys");
+    fs::write(&keys, format!("ANTHROPIC_API_KEY={KEY}\nSITUATION=NoAuth\n")).unwrap();
+    fs::set_permissions(&keys, Permissions::from_mode(0o600)).unwrap();
+    fixture.configure(&format!(
+        "[backends.second]\ntype = \"claude\"\nprogram = \"{FAKES}/claude\"\nenv_file = \"{}\"\n",
+        keys.display()
+    ));
+    fixture.run(&["enqueue", "ask"]).ends(0);
+    fixture.run(&["tick"]).ends(0).expect_text("deferred");
+}
+
+#[test]
 fn backend_test_asks_one_question() {
     let fixture = fixture("Good", "");
     let said = fixture.run(&["backends", "test", "mine", "--json"]).ends(0).json();

@@ -201,6 +201,10 @@ fn budget_grant_ends_with_its_day() {
         .expect_text("pool-day max 2026-11-21: had reserved 1 call");
     let shown = at(&fixture, noon, &["runs", "show", run, "--json"]).json();
     assert_eq!(shown["usage"][1]["level"], "pool-day");
+    at(&fixture, noon, &["config", "set", "jobs.ask0.trigger", "night"]).ends(0);
+    at(&fixture, noon, &["night"]);
+    let report = at(&fixture, noon, &["report", "--json"]).json();
+    assert!(report["grants"].to_string().contains("for the pool max, by ann"), "{report}");
 }
 
 #[test]
@@ -242,6 +246,16 @@ fn pool_limit_defers_jobs_of_all_projects() {
     at(&fixture, now, &["budget"])
         .ends(0)
         .expect_text("pool max is rate-limited until 2026-11-21 22:00 UTC");
+    // The limit of a backend without a pool concerns only its project.
+    let sql = "INSERT INTO limits (pool, until, streak, noted, why)
+               SELECT id || ' model', ?1, 1, 0, 'x' FROM projects WHERE path LIKE '%/other'";
+    assert_eq!(fixture.store().execute(sql, [until.as_millisecond()]).unwrap(), 1);
+    let shown = |folder: &str| {
+        let budget = at(&fixture, now, &["-C", folder, "budget", "--json"]).ends(0).json();
+        budget["limits"].as_array().unwrap().len()
+    };
+    assert_eq!((shown(fixture.project().to_str().unwrap()), shown(&second)), (1, 2));
+    fixture.store().execute("DELETE FROM limits WHERE pool LIKE '% model'", []).unwrap();
     // After the reset, a tick starts the deferred runs.
     at(&fixture, "2026-11-21T22:02:00Z", &["tick"]).ends(0);
     assert_eq!(lines(&calls), 10);

@@ -93,6 +93,24 @@ fn command_agents_leave_rows_for_commits_and_files() {
 }
 
 #[test]
+fn steps_of_a_failed_agent_are_recorded() {
+    let fixture = fixture("backend = \"worker\"\n");
+    fixture.write("worker.sh", "echo x > notes/tide.txt\nexit 3\n");
+    fixture.write("notes/stays.txt", "x");
+    fixture.configure(
+        "[backends.worker]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"worker.sh\"]\n",
+    );
+    fixture.git(&["add", "worker.sh", "cycle.md", "runner.toml", "plan.org", "notes"]);
+    fixture.git(&["commit", "--quiet", "-m", "Set up"]);
+    assert_ne!(fixture.run(&["lifecycle", "tick"]).code, 0);
+    let rows: Vec<Value> = (fixture.read("_steps.jsonl").lines())
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!((&rows[0]["tool"], &rows[0]["exit_code"]), (&"run".into(), &1.into()), "{rows:?}");
+    assert_eq!(rows[1]["args"]["path"], "notes/tide.txt", "{rows:?}");
+}
+
+#[test]
 fn dream_prompts_come_from_project_files() {
     let fixture = fixture(
         "backend = \"dreamer\"\n[jobs.rem]\nkind = \"rem\"\ntrigger = \"lifecycle\"\n\

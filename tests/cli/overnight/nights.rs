@@ -384,3 +384,13 @@ fn start_writes_the_report_of_its_night() {
     assert!(degraded.contains("restore the backup"), "{degraded}");
     assert_eq!(fixture.count("SELECT count(*) FROM budget_usage WHERE level = 'night'"), 1);
 }
+
+#[test]
+fn sources_that_were_not_read_are_reported() {
+    let fixture = night();
+    fixture.write(".agents/retro/long.md", "x".repeat(600 * 1024));
+    start(&fixture, &[]).ends(0);
+    let id = fixture.run(&["runs", "--job", "overnight", "--json"]).json()[0]["id"].clone();
+    let why = "not read: .agents/retro/long.md is too long";
+    fixture.run(&["runs", "show", id.as_str().unwrap()]).ends(0).expect_text(why);
+}
