@@ -54,6 +54,28 @@ fn missed_job_is_in_the_report_of_its_night() {
     assert!(report["missed"][0].as_str().unwrap().starts_with("a at "), "{report:#}");
     let shown = fixture.read(".runner/reports/2026-11-22/report.md");
     assert!(shown.contains("**a (missed) did not run; 1 succeeded"), "{shown}");
+    // The next night's report has only the times since that night.
+    fixture.run_at("2026-11-23T02:30:00Z", &["tick"]).ends(0);
+    assert!(!fixture.read(".runner/reports/2026-11-23/report.md").contains("(missed)"));
+
+    // After several nights without a tick, the missed times begin long before the night.
+    let fixture = old(job);
+    fixture.run_at("2026-11-24T02:55:00Z", &["tick"]).ends(0);
+    let text = fixture.read(".runner/reports/2026-11-24/report.json");
+    let report: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert!(report["missed"].to_string().contains("\"a, 3 times from "), "{report:#}");
+    assert_eq!(report["not_run"].as_array().unwrap().len(), 1, "{report:#}");
+
+    // Times at which a job was paused are not missed.
+    let fixture = old(job);
+    fixture.run_at("2026-11-21T21:00:00Z", &["pause", "a"]).ends(0);
+    fixture.run_at("2026-11-22T02:30:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-22T12:00:00Z", &["resume", "a"]).ends(0);
+    fixture.run_at("2026-11-22T12:01:00Z", &["tick"]).ends(0);
+    let why = "SELECT count(*) FROM occurrences WHERE missed AND outcome ->> '$.why' = 'paused'";
+    assert_eq!(fixture.count(why), 1);
+    fixture.run_at("2026-11-22T12:02:00Z", &["report"]).ends(0);
+    assert!(!fixture.read(".runner/reports/2026-11-22/report.md").contains("(missed)"));
 }
 
 #[test]

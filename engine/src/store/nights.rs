@@ -107,6 +107,13 @@ impl Store {
         self.view(|db| db.first(sql, after, |row| time(row, 0)))
     }
 
+    /// Returns when the project's previous night closed, or `None` if `night` is the first.
+    pub fn previous_closing(&self, night: &Night) -> Result<Option<Timestamp>> {
+        let sql = "SELECT closes FROM nights WHERE project = ?1 AND opens < ?2 ORDER BY opens DESC";
+        let before = params![night.project, millis(night.opens)];
+        self.view(|db| db.first(sql, before, |row| time(row, 0)))
+    }
+
     /// Returns all of a project's nights, newest first. Each night includes the data from its
     /// report, if there is one.
     pub fn reported_nights(&self, project: &ProjectId) -> Result<Vec<LastNight>> {

@@ -201,8 +201,9 @@ impl Store {
         self.view(|db| db.all(&sql, [night], occurrence))
     }
 
-    /// Returns the missed occurrences of a project's night jobs in `[from, to)` that belong to no
-    /// night, because no run of the job started then. Times at which a job was paused are omitted.
+    /// Returns the missed occurrences of a project's night jobs whose last time is in `[from, to)`
+    /// and that belong to no night, because no run of the job started then. Times at which a job
+    /// was paused are omitted.
     pub fn missed_in(
         &self,
         project: &ProjectId,
@@ -210,7 +211,9 @@ impl Store {
     ) -> Result<Vec<OccurrenceRow>> {
         let sql = format!(
             "SELECT {COLUMNS} FROM occurrences WHERE missed AND night IS NULL
-               AND outcome ->> '$.why' <> '{PAUSED}' AND due >= ?2 AND due < ?3
+               AND recorded >= ?2 AND outcome ->> '$.why' <> '{PAUSED}'
+               AND unixepoch(outcome ->> '$.last') * 1000 >= ?2
+               AND unixepoch(outcome ->> '$.last') * 1000 < ?3
                AND job IN (SELECT id FROM jobs
                  WHERE project = ?1 AND schedule ->> 'night' IS NOT NULL)
              ORDER BY recorded, rowid"

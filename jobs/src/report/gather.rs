@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Outcome;
 use runner_engine::store::{
@@ -21,8 +21,6 @@ use super::{
     budget_usage, by_day, dreamscape, fleet_usage, next_steps, pending, proposals, refusals,
 };
 
-/// The time before a night's opening within which a missed time concerns the night.
-const BEFORE: SignedDuration = SignedDuration::from_hours(1);
 /// Maximum number of runs whose log and output a report contains.
 const WITH_FILES: usize = 50;
 /// Maximum number of characters of a model's reply in a report.
@@ -159,8 +157,9 @@ pub fn gather(
 /// Describes the missed times of a night, and returns the jobs that missed them.
 fn missed_times(store: &Store, row: &Night) -> Result<(Vec<String>, Vec<NotRun>), StoreError> {
     let (mut lines, mut jobs) = (Vec::new(), Vec::new());
-    // A job that only missed its time has no run that would belong to the night.
-    let from = row.opens.saturating_sub(BEFORE).unwrap_or(row.opens);
+    // A job that only missed its times has no run that would belong to the night, so the night's
+    // report has all times since the previous night.
+    let from = store.previous_closing(row)?.unwrap_or(Timestamp::UNIX_EPOCH);
     let apart = store.missed_in(&row.project, (from, row.closes))?;
     for occurrence in store.occurrences_of(row.id)?.into_iter().chain(apart) {
         if let Some(outcome @ Outcome::Missed { first, last, count, .. }) = &occurrence.outcome {
