@@ -373,6 +373,8 @@ fn tidy(node: &mut Value) {
 
 /// Describes a valid value, for a sentence such as "expected …".
 pub(super) fn describe(node: &Value) -> String {
+    /// Maximum number of settings of a table that are named.
+    const FEW: usize = 4;
     let like = |text: &str| match node["examples"].as_array() {
         Some(examples) => format!("{text}, like {}", listed(examples, " or ")),
         None => text.to_owned(),
@@ -403,7 +405,13 @@ pub(super) fn describe(node: &Value) -> String {
             Some(words) => format!("a list of {}", listed(words, ", ")),
             None => format!("a list of {}", describe(&node["items"])),
         },
-        Some("object") => "a table".to_owned(),
+        Some("object") => {
+            let names: Vec<&str> = properties(node).map(|(name, _)| name.as_str()).collect();
+            match names.len() {
+                1..=FEW => format!("a table with {}", names.join(", ")),
+                _ => "a table".to_owned(),
+            }
+        }
         _ => like("text in quotes"),
     }
 }
@@ -477,7 +485,8 @@ pub(super) fn key_parts(key: &str) -> Vec<String> {
         Ok(keys) => keys.iter().map(|key| key.get().to_owned()).collect(),
         Err(_) => key.split('.').map(str::to_owned).collect(),
     };
-    if parts[0] == "prices" && parts.len() > 2 {
+    let is_quoted = parts.iter().any(|part| part.contains('.'));
+    if parts[0] == "prices" && parts.len() > 2 && !is_quoted {
         let price = entry(whole(), "prices").and_then(|prices| entry(prices, "model"));
         let last = parts.last().cloned().unwrap_or_default();
         let is_setting = price.is_some_and(|node| properties(node).any(|it| *it.0 == last));

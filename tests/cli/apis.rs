@@ -318,6 +318,19 @@ fn prices_are_merged_from_three_sources() {
     let quoted = "prices.\"gpt-4.1\".input_cost_per_token";
     fixture.run(&["config", "get", quoted]).ends(0).expect_text("0.000002");
     fixture.run(&["config", "show"]).ends(0).expect_text("[prices.\"gpt-4.1\"]");
+    let flag = format!("{quoted}=5e-6");
+    fixture
+        .run(&["config", "show", "--config", &flag])
+        .ends(2)
+        .expect_text("set --user prices.gpt-4.1.");
+    fixture.run(&["config", "set", "--user", quoted, "4e-6"]).ends(0);
+    fixture.run(&["config", "get", dotted]).ends(0).expect_text("0.000004");
+    for (unknown, why) in [
+        ("prices.\"gpt-4.1\".input", "there is no setting"),
+        ("prices.gpt-4.1.input", "a table with input_cost_per_token, output_cost_per_token"),
+    ] {
+        fixture.run(&["config", "set", "--user", unknown, "2"]).ends(78).expect_text(why);
+    }
     fixture.run(&["config", "unset", "--user", "prices.\"gpt-4.1\""]).ends(0);
     let all = fixture.run(&["backends", "prices", "--json"]).ends(0).json();
     let models = all["models"].as_array().unwrap();
