@@ -216,3 +216,17 @@ pub fn run(words: &[String]) -> Result<String, String> {
         false => Err(format!("{}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shown_commands_can_be_pasted() {
+        for name in ["a`b", "a(b)", "a*b", "a b", "it's"] {
+            let words = ["runner".to_owned(), name.to_owned()];
+            assert_ne!(shown(&words), format!("runner {name}"), "the name is not quoted");
+            assert_eq!(shlex::split(&shown(&words)).unwrap(), words);
+        }
+    }
+}

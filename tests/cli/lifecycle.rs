@@ -344,6 +344,22 @@ fn failed_dream_does_not_fail_its_wake() {
 }
 
 #[test]
+fn dream_after_a_wake_reads_the_board_of_the_wake() {
+    let fixture = Fixture::with(
+        "[jobs.dream]\nenabled = false\n[jobs.up]\nkind = \"wake\"\ntrigger = \"every 1h\"\n\
+         backend = \"builtin\"\nboard = \"two.org\"\n",
+    );
+    fixture.write("plan.org", "* TODO wrong board\n");
+    fixture.write("two.org", "* TODO right board\n");
+    fixture.git(&["commit", "--quiet", "--allow-empty", "-m", "audit: all is well"]);
+    fixture.run(&["night"]);
+    let entries: String = (fixture.tree("rem").into_iter())
+        .map(|(_, text)| String::from_utf8_lossy(&text).into_owned())
+        .collect();
+    assert!(entries.contains("right board") && !entries.contains("wrong board"), "{entries}");
+}
+
+#[test]
 fn random_kills_preserve_position_and_verdicts() {
     let fixture = fixture("");
     let mut dice = Random::new("cycles");
