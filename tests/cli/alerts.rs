@@ -487,3 +487,15 @@ fn settings_that_stay_broken_raise_an_alert() {
     tick("2026-11-23T12:00:00Z").ends(0);
     assert_eq!(open_alerts(), 0);
 }
+
+#[test]
+fn critical_event_is_sent_by_the_tick_that_finds_it() {
+    let server = Server::saying(GOOD);
+    let job = "[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n";
+    let fixture = Fixture::with(&format!("{job}{}", hook(server.port, "")));
+    let event = ["--desired-action", "restore", "--escalation-target", "me", "--budget", "2"];
+    let args = ["curator", "event", "--source", "ci", "--severity", "critical"];
+    run(&fixture, &[&args[..], &event].concat()).ends(0);
+    run(&fixture, &["tick"]).ends(0);
+    assert_eq!(server.next_request().json()["kind"], "critical-event");
+}

@@ -375,3 +375,17 @@ fn api_matches_the_command_line() {
     assert_eq!(first["id"], again["id"]);
     assert_eq!(fixture.count("SELECT count(*) FROM occurrences WHERE origin = 'queue'"), 1);
 }
+
+#[test]
+fn night_page_shows_jobs_that_did_not_run() {
+    let fixture = Fixture::new();
+    fixture.run_at("2026-11-21T20:00:00Z", &["init"]).ends(0);
+    fixture.configure("[jobs.a]\nkind = \"command\"\nprogram = \"true\"\ncatch_up = \"none\"\n");
+    fixture.run_at("2026-11-21T20:00:00Z", &["tick"]).ends(0);
+    fixture.run_at("2026-11-22T02:55:00Z", &["tick"]).ends(0);
+    let served = Served::start(&fixture);
+    let cookie = served.log_in();
+    let path = format!("/projects/{}/nights/2026-11-22", served.project());
+    let page = served.get(&path, &cookie).ends(200).body;
+    assert!(page.contains("a did not run") && page.contains("a at 2026-11-22T"), "{page}");
+}
