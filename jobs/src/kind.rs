@@ -193,8 +193,8 @@ pub trait Kind: KindObject + Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Returns the files to which text from a program or model is written unmodified, with the key
-    /// of the setting that names them, or `None` if there are none.
+    /// Returns the files to which text from a program or model is written unmodified, and the key
+    /// that sets them. Returns `None` if there are none.
     fn unchecked_targets(&self) -> Option<(&'static str, Vec<String>)> {
         None
     }

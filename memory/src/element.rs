@@ -153,8 +153,8 @@ impl Hidden {
     }
 }
 
-/// Parses the element at `start`. Returns the element with the position after it, or a description
-/// of the problem.
+/// Parses the element at `start`. Returns the element and the position after it, or the reason why
+/// it is not valid.
 fn element(text: &str, start: usize, hidden: &Hidden) -> Result<(Element, usize), String> {
     let mut at = start + OPEN.len();
     let name: String = text[at..].chars().take_while(char::is_ascii_lowercase).take(20).collect();

@@ -94,10 +94,11 @@ fn no_socket_of_the_host_is_reached() {
     });
     // Programs bind a relative name if the path would be too long.
     let mut relative = Command::new("perl")
-        .args(["-MSocket", "-e", "socket(S, 1, 1, 0); bind(S, pack_sockaddr_un('rel')); listen(S, 9); $| = 1; print 'x'; accept(C, S) and exit 3"])
+        .args(["-MSocket", "-e", "socket(S, 1, 1, 0); bind(S, pack_sockaddr_un('rel')); listen(S, 9); $| = 1; print 'x'; alarm 600; accept(C, S) and exit 3"])
         .current_dir(home.join("op"))
         .stdin(std::process::Stdio::null())
         .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
     relative.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();

@@ -44,8 +44,9 @@ use crate::sandbox::{
     landlock, probe, sockets,
 };
 
-/// Maximum number of attempts to start bubblewrap while other programs remove their sockets.
-const STARTS: u32 = 5;
+/// Maximum number of attempts to start bubblewrap while other programs remove their sockets. One
+/// attempt takes a few milliseconds.
+const STARTS: u32 = 100;
 /// Maximum number of bytes of bubblewrap's output in an error message.
 const LONGEST: u64 = 1000;
 

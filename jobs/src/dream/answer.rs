@@ -46,9 +46,9 @@ pub(super) fn fits(reply: &Reply, shown: usize) -> Result<(), String> {
     Err(format!("the reply is {bytes} bytes long; the limit is {most}"))
 }
 
-/// Returns the elements of a reply: those of its JSON array, of `proposals` in its JSON object, or
-/// of all arrays in its text. The elements of a later array in the text come first, so that a final
-/// answer has priority over a draft.
+/// Returns the elements of a reply. A reply is a JSON array, a JSON object with an array
+/// `proposals`, or text that contains arrays. The elements of a later array in the text come first,
+/// so that a final answer has priority over a draft.
 pub(super) fn elements(reply: &Reply) -> Vec<Result<Value, String>> {
     let given = match &reply.value {
         Some(Value::Array(elements)) => Some(elements),

@@ -116,8 +116,8 @@ fn item(line: &str) -> Option<&str> {
     Some(boxed.iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text))
 }
 
-/// Returns the level of the heading that this line underlines, or `None` if it is not an underline
-/// of at least two characters.
+/// Returns the level of the heading that this line underlines. Returns `None` if the line is no
+/// underline, or has only one character.
 fn underline(line: &str) -> Option<u8> {
     let line = line.trim_end();
     if line.len() < 2 {
