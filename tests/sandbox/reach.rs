@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use runner_engine::process::{Cancel, Ended, ExitStatus, OutputVerdict, SpawnError, run};
@@ -131,6 +132,41 @@ fn no_socket_of_the_host_is_reached() {
     }
     relative.kill().unwrap();
     relative.wait().unwrap();
+}
+
+#[test]
+fn sockets_that_disappear_do_not_prevent_a_start() {
+    if bwrap::find().is_none() {
+        return skip("bwrap", "sockets that disappear: bubblewrap is not installed");
+    }
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let home = fs::canonicalize(folder.path()).unwrap();
+    fs::create_dir(home.join("work")).unwrap();
+    let ended = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+                let listener = UnixListener::bind(folder.path().join("brief")).unwrap();
+                thread::yield_now();
+                drop((folder, listener));
+            }
+        });
+        let begin = || {
+            let sandbox = Sandbox {
+                means: SandboxMechanism::Bubblewrap,
+                write: vec![home.join("work")],
+                temp: Some(home.join("tmp")),
+                ..Sandbox::default()
+            };
+            start("echo here", &home, sandbox).map(|ended| text(&ended.stdout))
+        };
+        let results: Vec<_> = (0..30).map(|_| begin()).collect();
+        ended.store(true, Ordering::Relaxed);
+        for result in results {
+            assert_eq!(result.unwrap(), "here");
+        }
+    });
 }
 
 /// A client of the proxy, in Perl, which every Debian system has. It prints the status of a tunnel
