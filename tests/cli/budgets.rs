@@ -140,7 +140,7 @@ fn at(fixture: &Fixture, clock: &str, args: &[&str]) -> CommandOutput {
 fn budget_grant_ends_with_its_day() {
     let fixture = Fixture::new();
     at(&fixture, "2026-11-21T20:00:00Z", &["init"]).ends(0);
-    user(&fixture, "[pools.max.day]\ncalls = 1\nmoney = 5\n");
+    user(&fixture, "[pools.max.day]\ncalls = 1\nmoney = 5\n[pools.max.week]\ncalls = 9\n");
     let calls = fixture.root().join("calls");
     fixture.configure(&asks(&calls, 2, ""));
     let noon = "2026-11-21T12:00:00Z";
@@ -187,7 +187,7 @@ fn budget_grant_ends_with_its_day() {
     let pool = budget_level(&next, "pool-day");
     assert_eq!((&pool["used"]["calls"], &pool["left"]["calls"]), (&0.into(), &1.into()));
     for (by, name) in
-        [("job", "ask0"), ("backend", "model"), ("day", "2026-11-21"), ("pool", "pool-day max")]
+        [("job", "ask0"), ("backend", "model"), ("day", "2026-11-21"), ("pool", "max")]
     {
         at(&fixture, noon, &["budget", "history", "--by", by]).ends(0).expect_text(name);
     }
@@ -205,6 +205,11 @@ fn budget_grant_ends_with_its_day() {
     at(&fixture, noon, &["night"]);
     let report = at(&fixture, noon, &["report", "--json"]).json();
     assert!(report["grants"].to_string().contains("for the pool max, by ann"), "{report}");
+    at(&fixture, "2026-11-23T12:00:00Z", &["run", "ask1"]).ends(0);
+    let by = at(&fixture, noon, &["budget", "history", "--by", "pool", "--json"]).ends(0).json();
+    let days = fixture.count("SELECT sum(calls) FROM budget_usage WHERE level = 'pool-day'");
+    assert_eq!(by.as_array().unwrap().len(), 1, "{by}");
+    assert_eq!((&by[0]["name"], &by[0]["spent"]["calls"]), (&"max".into(), &days.into()));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub enum GroupBy {
     Job,
     /// Backends that received requests from the project's runs.
     Backend,
-    /// Civil days, weeks and windows of the pools, across all projects.
+    /// Pools, across all projects.
     Pool,
 }
 
@@ -50,8 +50,8 @@ pub struct ReservedUsage {
 
 impl Store {
     /// Returns at most `limit` groups of a project's spending or of all pools' spending. Days and
-    /// nights are ordered from newest to oldest, jobs and backends by descending cost, and pools by
-    /// kind of level and descending key. A `limit` of 0 returns all groups.
+    /// nights are ordered from newest to oldest, and the other groups by descending cost. A `limit`
+    /// of 0 returns all groups.
     pub fn spending(&self, project: &ProjectId, by: GroupBy, limit: u32) -> Result<Vec<UsageSum>> {
         let sums = "sum(calls), sum(tokens), sum(micros), sum(seconds), sum(ideas)";
         let sql = match by {
@@ -87,10 +87,16 @@ impl Store {
                  WHERE j.project = ?1 GROUP BY q.backend
                  ORDER BY sum(q.micros) DESC, sum(q.calls) DESC LIMIT ?2"
                 .to_owned(),
+            // A pool's days, weeks and windows each count the same usage, but a limit may have been
+            // added later than the others. The name of the pool ends at the last space of a key.
             GroupBy::Pool => {
-                "SELECT level || ' ' || key, calls, tokens, micros, seconds, ideas, 0
-                 FROM budget_usage WHERE level IN ('pool-day', 'pool-week', 'pool-window') AND ?1 <> ''
-                 ORDER BY level, key DESC LIMIT ?2"
+                "WITH spent AS (
+                   SELECT rtrim(rtrim(key, replace(key, ' ', ''))) AS pool, sum(calls) AS calls,
+                     sum(tokens) AS tokens, sum(micros) AS micros, sum(seconds) AS seconds, sum(ideas) AS ideas
+                   FROM budget_usage WHERE level IN ('pool-day', 'pool-week', 'pool-window') AND ?1 <> ''
+                   GROUP BY level, pool)
+                 SELECT pool, max(calls), max(tokens), max(micros), max(seconds), max(ideas), 0
+                 FROM spent GROUP BY pool ORDER BY max(micros) DESC, max(calls) DESC, pool LIMIT ?2"
                     .to_owned()
             }
         };

@@ -303,7 +303,16 @@ fn each_packet_creates_one_bead() {
     let bd = bin.join("bd");
     fs::write(
         &bd,
-        "#!/bin/sh\n[ \"$1\" = create ] || exit 2\nn=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))\necho $n > .beads/n\n[ $n -lt 3 ] || { echo no more >&2; exit 1; }\necho \"{\\\"id\\\":\\\"bd-$n\\\"}\"\n",
+        r#"#!/bin/sh
+[ "$1" = list ] && { echo "[$(cat .beads/all 2>/dev/null | paste -sd, -)]"; exit; }
+[ "$1" = create ] || exit 2
+n=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))
+echo $n > .beads/n
+[ $n = 3 ] && { echo no more >&2; exit 1; }
+bead="{\"id\":\"bd-$n\",\"description\":\"$(printf %s "$4" | tail -n 1)\"}"
+echo "$bead" >> .beads/all
+echo "$bead"
+"#,
     )
     .unwrap();
     fs::set_permissions(&bd, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
@@ -320,11 +329,15 @@ fn each_packet_creates_one_bead() {
     assert!(summary["degraded"].to_string().contains("2 beads made, then: bd failed: no more"));
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
     assert!(fixture.read(".agents/rpi/next-work.jsonl").contains("\"bead_id\":\"bd-2\""));
-    fixture.write(".beads/n", "-100");
     let summary = night();
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1", "the packet lost its bead");
-    let made = fixture.read(".beads/n").trim().parse::<i64>().unwrap() + 100;
-    assert_eq!(made, summary["morning_packets"].as_array().unwrap().len() as i64 - 2);
+    let made = |fixture: &Fixture| fixture.read(".beads/all").lines().count();
+    assert_eq!(made(&fixture), summary["morning_packets"].as_array().unwrap().len());
+    // A night that dies after it created the beads leaves the work file as it was.
+    fixture.write(WORK_FILE, format!("{WORK}{third}"));
+    let again = night();
+    assert_eq!(made(&fixture), summary["morning_packets"].as_array().unwrap().len());
+    assert_eq!(again["morning_packets"][0]["bead_id"], "bd-1");
 }
 
 #[test]

@@ -2,13 +2,15 @@
 //! file.
 //!
 //! `bd` runs inside the run's sandbox with a short time limit, and its failures only degrade the
-//! report. `bd` is never called for a packet that already has a bead.
+//! report. `bd` is never called for a packet that already has a bead. A bead's description contains
+//! the id of its packet, so the bead of a run that died before it recorded the bead is found again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use runner_engine::process::{self, ChildSpec, Limits, OutputVerdict, Stdin};
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::Packet;
 use crate::Context;
@@ -16,19 +18,50 @@ use crate::Context;
 const PROGRAM: &str = "bd";
 /// Time limit of one `bd` call.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The label of all beads that runner creates.
+const LABEL: &str = "overnight";
+
+#[derive(Deserialize)]
+struct Bead {
+    id: String,
+    #[serde(default)]
+    description: String,
+}
+
+/// The answer of `bd create`, whose form depends on its version.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum CreatedBead {
+    One(Bead),
+    InList([Bead; 1]),
+}
 
 /// Returns the path of `bd`, if it is installed.
 pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     ctx.programs.find(Path::new(PROGRAM), ctx.files.root())
 }
 
-/// Creates a bead for each packet that has none and is written to the work file, and stops at the
-/// first failure. Returns the number of beads created, and the failure, if any.
+/// Gives each packet that has no bead and is written to the work file its existing bead or a new
+/// one, and stops at the first failure. Returns the number of beads created, and the failure, if
+/// any.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
-    let mut made = 0;
     let wanted =
         |packet: &&mut Packet| packet.bead_id.is_none() && packet.queue_backed != Some(false);
-    for packet in packets.iter_mut().filter(wanted) {
+    let mut wanted = packets.iter_mut().filter(wanted).peekable();
+    if wanted.peek().is_none() {
+        return (0, None);
+    }
+    let known = match list(ctx, program) {
+        Ok(known) => known,
+        Err(why) => return (0, Some(why)),
+    };
+    let mut made = 0;
+    for packet in wanted {
+        let is_own = |bead: &&Bead| bead.description.lines().any(|line| line == packet.id);
+        if let Some(bead) = known.iter().find(is_own) {
+            packet.bead_id = Some(bead.id.clone());
+            continue;
+        }
         match create(ctx, program, packet) {
             Ok(id) => {
                 packet.bead_id = Some(id);
@@ -38,6 +71,13 @@ pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize
         }
     }
     (made, None)
+}
+
+/// Returns all beads that runner created, including closed ones.
+fn list(ctx: &Context<'_>, program: &Path) -> Result<Vec<Bead>, String> {
+    let args = ["list", "--all", "--limit", "0", "--label", LABEL, "--json"];
+    let known: Option<Vec<Bead>> = answer(ctx, program, &args)?;
+    Ok(known.unwrap_or_default())
 }
 
 fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, String> {
@@ -50,18 +90,25 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
     let about = format!("{}\n\n{}\n{}", packet.description, packet.why_now, packet.id);
     // A title that begins with a dash would be read as an option.
     let title = packet.title.trim_start_matches(|c: char| c == '-' || c.is_whitespace());
-    let args = ["create", title, "-d", &about, "-p", priority, "-l", "overnight", "--json"];
+    let args = ["create", title, "-d", &about, "-p", priority, "-l", LABEL, "--json"];
+    Ok(match answer(ctx, program, &args)? {
+        CreatedBead::One(bead) | CreatedBead::InList([bead]) => bead.id,
+    })
+}
+
+/// Calls `bd` and returns its answer.
+fn answer<T: DeserializeOwned>(
+    ctx: &Context<'_>,
+    program: &Path,
+    args: &[&str],
+) -> Result<T, String> {
     let child = ChildSpec {
         program: program.to_owned(),
         args: args.iter().map(std::ffi::OsString::from).collect(),
         cwd: ctx.files.root().to_owned(),
         env: ctx.programs.env().clone(),
         stdin: Stdin::Null,
-        limits: Limits {
-            total: Some(PATIENCE.min(ctx.clock.left())),
-            output_cap: 1024 * 1024,
-            ..Limits::default()
-        },
+        limits: Limits { total: Some(PATIENCE.min(ctx.clock.left())), ..Limits::default() },
         marker: ctx.admitted.run().to_string(),
         sandbox: ctx.programs.sandbox(),
     };
@@ -72,9 +119,6 @@ fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, 
         let words = words.split_whitespace().take(30).collect::<Vec<_>>().join(" ");
         return Err(format!("bd failed: {words}"));
     }
-    let said: Value = serde_json::from_slice(&ended.stdout)
-        .map_err(|error| format!("bd's answer is not JSON: {error}"))?;
-    let one = said.as_array().and_then(|all| all.first()).unwrap_or(&said);
-    let id = one.get("id").and_then(Value::as_str);
-    id.map(str::to_owned).ok_or_else(|| "bd's answer has no id".to_owned())
+    serde_json::from_slice(&ended.stdout)
+        .map_err(|error| format!("the answer of bd {} is not as expected: {error}", args[0]))
 }
