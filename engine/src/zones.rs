@@ -63,6 +63,13 @@ pub fn system() -> TimeZone {
         .unwrap_or_else(TimeZone::system)
 }
 
+/// Returns the time zone of the host's own services, which do not know the user's variable `TZ`.
+pub fn host() -> TimeZone {
+    let bytes = files::read_host(Path::new("/etc/localtime"), LARGEST).ok();
+    let zone = bytes.and_then(|bytes| TimeZone::tzif("localtime", &bytes).ok());
+    zone.unwrap_or_else(system)
+}
+
 /// Returns the name of [`system`], or `UTC` if the host does not name its zone.
 pub fn system_name() -> String {
     system().iana_name().unwrap_or("UTC").to_owned()

@@ -67,8 +67,7 @@ pub fn part(
     let new = format!("{mark}{text}");
     let changed = chained(before.and_then(|it| it.changed.as_ref()), &raw, &new);
     let at = wish.at.unwrap_or(here.config.night.at);
-    let ProjectNeed { mut minutes, frequent } = ticks::of_project(&here.config, home.wall()?)?;
-    minutes.insert(at.minute());
+    let ProjectNeed { minutes, frequent } = ticks::of_project(&here.config, at, home.wall()?)?;
     Ok(ProjectPart {
         served: ServedProject { minutes, changed },
         frequent,

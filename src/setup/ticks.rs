@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use jiff::civil::Time;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::schedule::{Schedule, Trigger};
@@ -21,8 +22,8 @@ use crate::ui::Failure;
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
 /// The possible tick intervals below a quarter of an hour, in minutes. Each divides an hour evenly.
 const STEPS: [i8; 5] = [12, 10, 6, 5, 4];
-/// Number of scheduled times to examine for a cron expression.
-const EXAMINED: usize = 300;
+/// Number of scheduled times to examine. Those of a daily job include all clock changes of a year.
+const EXAMINED: usize = 370;
 /// Maximum number of different minutes of the hour in a cron expression that a timer can serve.
 const MINUTES: usize = 12;
 
@@ -35,11 +36,12 @@ pub enum TickNeed {
     Daemon,
 }
 
-/// Returns the ticks that a schedule needs.
-pub fn need(schedule: &Schedule, now: Timestamp) -> TickNeed {
+/// Returns the ticks that a schedule needs, with the minutes in `zone`, that of the host scheduler.
+/// They differ from the minutes in the schedule's own zone if the offsets differ by a part of an
+/// hour.
+pub fn need(schedule: &Schedule, now: Timestamp, zone: &TimeZone) -> TickNeed {
     match &schedule.trigger {
         Trigger::Manual | Trigger::After(_) => TickNeed::Minutes(BTreeSet::new()),
-        Trigger::Daily(time) => TickNeed::Minutes(BTreeSet::from([time.minute()])),
         Trigger::Every(interval) if *interval < SHORTEST => TickNeed::Daemon,
         Trigger::Every(interval) => {
             // A tick may be a few seconds late, so equal intervals would occasionally skip a
@@ -51,8 +53,7 @@ pub fn need(schedule: &Schedule, now: Timestamp) -> TickNeed {
             };
             TickNeed::Minutes((0..60).step_by(usize::from(step.unsigned_abs())).collect())
         }
-        Trigger::Cron(_) => {
-            let zone = zones::get(&schedule.zone).unwrap_or(TimeZone::UTC);
+        Trigger::Daily(_) | Trigger::Cron(_) => {
             let next = |at: &Timestamp| schedule.next_after(*at, now).ok().flatten();
             let times = std::iter::successors(next(&now), next).take(EXAMINED);
             let minutes: BTreeSet<i8> =
@@ -74,16 +75,21 @@ pub struct ProjectNeed {
     pub frequent: Vec<(String, String)>,
 }
 
-/// Returns the ticks that the enabled jobs of a configuration need, except those that start with
-/// the night.
-pub fn of_project(config: &Config, now: Timestamp) -> Result<ProjectNeed, Failure> {
+/// Returns the ticks that a night at `opens` and the enabled jobs of a configuration need.
+pub fn of_project(config: &Config, opens: Time, now: Timestamp) -> Result<ProjectNeed, Failure> {
     let mut needed = ProjectNeed::default();
+    let host = zones::host();
+    let trigger = Trigger::Daily(opens);
+    let night = Schedule { trigger, zone: config.night.zone.clone(), night: None };
+    if let TickNeed::Minutes(minutes) = need(&night, now, &host) {
+        needed.minutes.extend(minutes);
+    }
     for row in config.job_rows()?.into_iter().filter(|row| row.enabled) {
-        // `setup` may be about to change the time of the night, so the caller adds that time.
+        // `setup` may be about to change the time of the night, so the row may have the old time.
         if config.jobs.get(&row.name).is_some_and(|job| matches!(job.when, TriggerSpec::Night)) {
             continue;
         }
-        match need(&row.schedule, now) {
+        match need(&row.schedule, now, &host) {
             TickNeed::Minutes(minutes) => needed.minutes.extend(minutes),
             TickNeed::Daemon => needed.frequent.push((row.name, row.schedule.describe())),
         }
@@ -104,8 +110,7 @@ pub fn disagreements(home: &Env, config: &Config) -> Vec<Disagreement> {
     let Ok(record) = SetupRecord::read(&home.setup_note()) else { return Vec::new() };
     let timed = record.hosts.keys().any(|kind| *kind != SchedulerKind::Manual);
     let (Ok(now), false) = (home.wall(), record.service || !timed) else { return Vec::new() };
-    let Ok(mut needed) = of_project(config, now) else { return Vec::new() };
-    needed.minutes.insert(config.night.at.minute());
+    let Ok(needed) = of_project(config, config.night.at, now) else { return Vec::new() };
     let missing: Vec<String> =
         needed.minutes.difference(&record.minutes()).map(ToString::to_string).collect();
     if (missing.is_empty() && needed.frequent.is_empty()) || Client::connect(home).is_some() {
@@ -139,7 +144,7 @@ mod tests {
 
     fn needed(trigger: Trigger) -> TickNeed {
         let now = "2026-11-21T20:00:00Z".parse().unwrap();
-        need(&Schedule { trigger, ..Schedule::manual() }, now)
+        need(&Schedule { trigger, ..Schedule::manual() }, now, &TimeZone::UTC)
     }
 
     fn minutes(step: usize) -> TickNeed {
@@ -164,5 +169,25 @@ mod tests {
         assert_eq!(cron("7,8 3 * * 1"), TickNeed::Minutes(BTreeSet::from([7, 8])));
         assert_eq!(cron("* * * * *"), TickNeed::Daemon);
         assert_eq!(cron("*/4 * * * *"), TickNeed::Daemon);
+    }
+
+    #[test]
+    fn minutes_are_those_of_the_host() {
+        let now = "2026-11-21T20:00:00Z".parse().unwrap();
+        let minutes = |trigger, zone: &str, host: &str| {
+            let schedule = Schedule { trigger, zone: zone.to_owned(), night: None };
+            match need(&schedule, now, &zones::get(host).unwrap()) {
+                TickNeed::Minutes(minutes) => minutes.into_iter().collect::<Vec<_>>(),
+                TickNeed::Daemon => panic!("{schedule:?} needs a daemon"),
+            }
+        };
+        let daily = || Trigger::Daily(Time::constant(4, 37, 0, 0));
+        assert_eq!(minutes(daily(), "Europe/Berlin", "UTC"), [37]);
+        assert_eq!(minutes(daily(), "Asia/Kolkata", "UTC"), [7]);
+        assert_eq!(minutes(daily(), "UTC", "Asia/Kathmandu"), [22]);
+        // The clock changes by half an hour.
+        assert_eq!(minutes(daily(), "Australia/Lord_Howe", "UTC"), [7, 37]);
+        let cron = Trigger::Cron("37 3 * * 1".parse().unwrap());
+        assert_eq!(minutes(cron, "Asia/Kolkata", "UTC"), [7]);
     }
 }
