@@ -18,6 +18,7 @@ use runner_engine::tick::REPORT_JOB;
 use runner_engine::zones;
 use runner_jobs::JobSpec;
 use runner_jobs::report::kind::ReportSpec;
+use runner_text::shell_word;
 
 use crate::config::{self, Config};
 use crate::env::Env;
@@ -308,7 +309,7 @@ pub fn contradiction(known: &Project) -> Option<(String, String)> {
     let file = folder.map_or_else(|| identity::FILE.into(), |it| it.join(identity::FILE));
     Some((
         format!("{} {what}; the project continues as {}", file.display(), known.id),
-        format!("runner init {}", root.display()),
+        format!("runner init {}", shell_word(root.display())),
     ))
 }
 

@@ -16,6 +16,7 @@ use crate::agent::AgentPlan;
 use crate::error::BackendError;
 use crate::spec::{BackendKind, BackendSpec, Provider, at_home};
 use runner_engine::files::{open_host, read_host};
+use runner_text::shell_word;
 
 /// Prefix of a keyring reference, which a setting may contain instead of the name of a variable.
 /// The caller resolves the reference and passes the secret in the environment, with the complete
@@ -236,7 +237,8 @@ pub fn from_file(path: &Path) -> Result<BTreeMap<String, String>, BackendError> 
     let mode = meta.mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(bad(format!(
-            "{shown} contains keys, and other users can access it (mode {mode:o}): run `chmod 600 {shown}`"
+            "{shown} contains keys, and other users can access it (mode {mode:o}): run `chmod 600 {}`",
+            shell_word(&shown)
         )));
     }
     if meta.len() > LARGEST {

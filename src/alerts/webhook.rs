@@ -14,6 +14,7 @@ use hmac::{Hmac, Mac as _};
 use reqwest::{Client, Method, StatusCode, Url, redirect};
 use runner_engine::error_chain::whole;
 use runner_engine::files::open_host;
+use runner_text::shell_word;
 use sha2::Sha256;
 
 use super::deliver::resolved;
@@ -97,7 +98,8 @@ fn key_file(path: &Path) -> Result<Vec<u8>, String> {
     let data = file.metadata().map_err(cannot)?;
     if data.mode() & 0o077 != 0 {
         return Err(format!(
-            "{shown} contains a key, but other users have access to it: chmod 600 {shown}"
+            "{shown} contains a key, but other users have access to it: chmod 600 {}",
+            shell_word(&shown)
         ));
     }
     let mut key = Vec::new();

@@ -1,7 +1,7 @@
 //! `runner demo`: creates a sample project with a git history and runs a night in it. The night
 //! makes a dream pass over the ideas and completes one agent cycle.
 
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -17,7 +17,6 @@ use runner_jobs::report;
 
 use super::{Cli, init, night};
 use crate::commands::run::AwakeFlags;
-use crate::doctor;
 use crate::env::{self, Env};
 use crate::project::{FILE, trust};
 use crate::spawn::SpawnMode;
@@ -116,8 +115,10 @@ impl DemoArgs {
 /// Creates the sample project's folder, which must not exist yet, and returns its real path.
 fn create(dir: &Path) -> Result<PathBuf, Failure> {
     if dir.symlink_metadata().is_ok() {
-        return Err(Failure::data(format!("{} already exists", dir.display()))
-            .hint(format!("runner demo {}-2   (or remove the folder)", dir.display())));
+        return Err(Failure::data(format!("{} already exists", dir.display())).hint(format!(
+            "runner demo {}   (or remove the folder)",
+            shell_word(format!("{}-2", dir.display()))
+        )));
     }
     fs::create_dir_all(dir).map_err(|error| Failure::not_written(dir, error))?;
     fs::canonicalize(dir).map_err(|error| Failure::not_written(dir, error))
@@ -129,12 +130,12 @@ fn called(home: &Env) -> Result<String, Failure> {
     let program = home.program()?;
     let path = env::setting("PATH").unwrap_or_default();
     let is_named = env::find_program("runner", &path).is_some_and(|named| named == program);
-    Ok(if is_named { "runner".to_owned() } else { doctor::quote_path(&program) })
+    Ok(if is_named { "runner".to_owned() } else { shell_word(program.display()) })
 }
 
 /// Prints the commands to try next. `runner` is the shell command that starts this program.
 fn print_next_steps(runner: &str, dir: &Path) {
-    let dir = dir.display();
+    let dir = shell_word(dir.display());
     show::out(&format!(
         "\nDo this first:\n\n  \
          {runner} -C {dir} dream review  # decide on the proposals, one key each\n  \

@@ -15,7 +15,7 @@ use runner_jobs::Folders;
 use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
 use runner_jobs::replay::{ReplayError, Replayed, replay};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use serde::Serialize;
 
 use super::{Cli, runs};
@@ -209,7 +209,7 @@ fn export(from: &Path, to: &Path, ui: Ui) -> Result<Exit, Failure> {
     let cannot = |error: &dyn std::error::Error| Failure::cannot_write(whole(error));
     if to.symlink_metadata().is_ok() {
         return Err(Failure::data(format!("{} already exists", to.display()))
-            .hint(format!("rm {}", to.display())));
+            .hint(format!("rm {}", shell_word(to.display()))));
     }
     let bytes = read_host(from, RECORD).map_err(|error| cannot(&error))?;
     write_atomic(to, &bytes, 0o600).map_err(|error| cannot(&error))?;

@@ -14,6 +14,7 @@ use super::overrides::{Overrides, value};
 use super::sources::{ConfigMistake, Layer, Sources, syntax_mistakes};
 use super::{Stack, merged, reference, resolve, texts};
 use crate::ui::Failure;
+use runner_text::shell_line;
 
 /// Changes to settings in one file.
 #[derive(Clone, Copy, Debug)]
@@ -153,12 +154,12 @@ impl Edit<'_> {
         let SettingChange::Set(_, value) = change else { return Ok(()) };
         if let Some(why) = reference::users_only(&parts).filter(|_| !self.user) {
             let why = format!("{key}: {why}, so it is read only from the user's file");
-            let hint = format!("runner config set --user {key} {value}");
+            let hint = shell_line(["runner", "config", "set", "--user", key, value]);
             return Err(Failure::configuration(why).hint(hint));
         }
         reference::known(&path).map_err(|unknown| match unknown.near {
             Some(near) => Failure::configuration(format!("there is no setting {key:?}"))
-                .hint(format!("runner config set {near} {value}")),
+                .hint(shell_line(["runner", "config", "set", &near, value])),
             None => {
                 Failure::configuration(format!("there is no setting {key:?}: {}", unknown.there))
                     .hint("runner config show   (lists all settings)")

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use runner_jobs::overnight::OvernightSpec;
 use runner_text::nearest::nearest;
+use runner_text::shell_word;
 
 /// The part of a setting that is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,7 +85,7 @@ impl Fix {
             }
             Self::ReadableFile => format!(
                 "ls -l {}   (expected a regular file that you can read)",
-                file.unwrap_or(Path::new("FILE")).display()
+                shell_word(file.unwrap_or(Path::new("FILE")).display())
             ),
             Self::OutputFolder => format!(
                 "name a folder that only nights use, such as {}",

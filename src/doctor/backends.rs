@@ -10,8 +10,9 @@ use runner_backends::spec::AgentKind;
 use runner_backends::{BackendKind, BackendSpec, Surroundings};
 use runner_engine::store::Store;
 use runner_jobs::kind::Asks;
+use runner_text::shell_word;
 
-use super::{DoctorFinding, quote_path};
+use super::DoctorFinding;
 use crate::config::{self, Config};
 use crate::env::{self, Env};
 use crate::keyring;
@@ -72,8 +73,8 @@ pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFin
                 )
                 .hint(format!(
                     "(umask 077 && mkdir -p {} && printf {key}= >> {1} && cat >> {1})",
-                    quote_path(folder),
-                    quote_path(&file)
+                    shell_word(folder.display()),
+                    shell_word(file.display())
                 )),
             );
         }
@@ -106,8 +107,9 @@ fn services(home: &Env, root: &Path, config: &Config, checked: &mut Checked) -> 
         };
         let place = format!("backend {} of {}", backend.name, root.display());
         for bad in problems(home, backend, checked) {
-            let check =
-                || format!("runner -C {} backends check {}", quote_path(root), backend.name);
+            let check = || {
+                format!("runner -C {} backends check {}", shell_word(root.display()), backend.name)
+            };
             let fix = match bad.what {
                 "program" | "version" => install.map(str::to_owned),
                 "login" => login.map(str::to_owned),

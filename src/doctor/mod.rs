@@ -21,7 +21,6 @@ use runner_engine::error_chain::plain;
 use serde::Serialize;
 
 use crate::env::Env;
-use crate::setup::plan::shown;
 use crate::setup::record::SetupRecord;
 use crate::ui::Failure;
 
@@ -85,10 +84,6 @@ impl DoctorFinding {
     pub fn is_wrong(&self) -> bool {
         self.severity > Severity::Note
     }
-}
-
-pub fn quote_path(path: &Path) -> String {
-    shown(&[path.display().to_string()])
 }
 
 /// Runs all checks and returns the findings, worst first.

@@ -10,8 +10,9 @@ use runner_engine::outcome::Outcome;
 use runner_engine::schedule::Trigger;
 use runner_engine::store::{Project, RunFilter, Store, Task};
 use runner_engine::tick::REPORT_JOB;
+use runner_text::shell_word;
 
-use super::{DoctorFinding, quote_path, surroundings};
+use super::{DoctorFinding, surroundings};
 use crate::env::{self, Env};
 use crate::filesystem;
 use crate::project::projection::Projection;
@@ -133,7 +134,7 @@ fn failure_markers(here: &LoadedProject, known: &Project) -> Vec<DoctorFinding> 
             )
             .hint(format!(
                 "runner -C {} jobs reset {}",
-                quote_path(&known.path),
+                shell_word(known.path.display()),
                 mark.job
             )),
         );
@@ -165,7 +166,7 @@ fn stale_locks(
                     path.display().to_string(),
                     "a lock file that no process seems to hold; the next run takes it over",
                 )
-                .hint(format!("rm {}", quote_path(&path))),
+                .hint(format!("rm {}", shell_word(path.display()))),
             ),
             _ => {}
         }
@@ -203,7 +204,7 @@ fn overdue_jobs(
                 )
                 .hint(format!(
                     "runner -C {} run {}",
-                    quote_path(&known.path),
+                    shell_word(known.path.display()),
                     job.name
                 )),
             ),
@@ -214,7 +215,7 @@ fn overdue_jobs(
                 )
                 .hint(format!(
                     "runner -C {} run {}",
-                    quote_path(&known.path),
+                    shell_word(known.path.display()),
                     job.name
                 )),
             ),

@@ -4,10 +4,11 @@ use std::path::Path;
 
 use rustix::fs::{Access, access, statvfs};
 
-use super::{DoctorFinding, quote_path, sandbox};
+use super::{DoctorFinding, sandbox};
 use crate::env::{self, Env};
 use crate::filesystem;
 use runner_engine::zones;
+use runner_text::shell_word;
 
 /// Free space in bytes below which a disk is reported. Runs are subject to a separate limit.
 const ROOM: u64 = 512 << 20;
@@ -49,18 +50,21 @@ fn person(home: &Env) -> Vec<DoctorFinding> {
         Err(failure) => found.push(DoctorFinding::failure("HOME", &failure)),
         Ok(folder) if access(&folder, Access::READ_OK | Access::EXEC_OK).is_err() => found.push(
             DoctorFinding::error("HOME", format!("{} cannot be read", folder.display()))
-                .hint(format!("chmod u+rx {}", quote_path(&folder))),
+                .hint(format!("chmod u+rx {}", shell_word(folder.display()))),
         ),
         Ok(_) => {}
     }
-    for name in ["USER", "PATH"] {
+    let again = "runner setup --apply";
+    for (name, fix) in
+        [("USER", format!("export USER=$(id -un) && {again}")), ("PATH", again.into())]
+    {
         if env::setting(name).is_none() {
             found.push(
                 DoctorFinding::warning(
                     name,
                     "is not set, and agent programs need it; a login shell sets it",
                 )
-                .hint("runner setup --apply"),
+                .hint(fix),
             );
         }
     }
@@ -119,7 +123,7 @@ pub fn disk_at(path: &Path) -> Option<DoctorFinding> {
     if access(there, Access::WRITE_OK).is_err() {
         return Some(
             DoctorFinding::error(&place, "cannot be written")
-                .hint(format!("chmod u+rwx {}", quote_path(there))),
+                .hint(format!("chmod u+rwx {}", shell_word(there.display()))),
         );
     }
     let data = statvfs(there).ok()?;

@@ -7,7 +7,7 @@ use std::path::Path;
 use jiff::SignedDuration;
 use runner_engine::file_lock::{FileLock, LockMode};
 
-use super::{DoctorFinding, quote_path};
+use super::DoctorFinding;
 use crate::daemon::client::Client;
 use crate::env::Env;
 use crate::setup::hosts::{self, HostScheduler, is_awake, lingers, units};
@@ -16,6 +16,7 @@ use crate::setup::record::{self, InstalledHost, SetupRecord};
 use crate::setup::{SchedulerKind, crontab, environment, text_at};
 use crate::ui::show;
 use runner_engine::files::{SMALL, open_host, read_text_host, read_text_proc};
+use runner_text::shell_word;
 
 /// Maximum time without a tick. Host timers tick every quarter of an hour.
 const SILENCE: SignedDuration = SignedDuration::from_mins(35);
@@ -60,7 +61,7 @@ fn whole(
             Ok(Some(text)) if texts.contains(&text) => {}
             Ok(Some(_)) => found.push(
                 DoctorFinding::warning(&place, "was changed after it was created")
-                    .hint(format!("mv {0} {0}.old && {again}", quote_path(path))),
+                    .hint(format!("mv {0} {0}.old && {again}", shell_word(path.display()))),
             ),
             Ok(None) => found.push(DoctorFinding::error(&place, "is gone").hint(again)),
             Err(failure) => found.push(DoctorFinding::failure(&place, &failure)),
@@ -132,8 +133,7 @@ fn whole(
 fn systemd(home: &Env, record: &SetupRecord, published: &InstalledHost) -> Vec<DoctorFinding> {
     let unit = record.ticks().unit();
     let mut found = Vec::new();
-    let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
-    if let Err(why) = plan::run(&asked) {
+    if let Err(why) = hosts::ask_systemd() {
         found.push(
             DoctorFinding::warning("systemd", format!("`systemctl --user` does not answer here, though it may where you are logged in: {why}"))
                 .hint("export XDG_RUNTIME_DIR=/run/user/$(id -u) && runner doctor"),
@@ -196,7 +196,7 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
                 true => format!(
                     "systemctl --user disable --now {}; rm {}",
                     record::TIMER,
-                    quote_path(&hosts::units(home).join(record::TIMER))
+                    shell_word(hosts::units(home).join(record::TIMER).display())
                 ),
                 false => "crontab -e".to_owned(),
             }),

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use runner_engine::error_chain::whole;
 use runner_engine::files::{SMALL, read_text_in, write_atomic};
 use runner_engine::ids::ProjectId;
+use runner_text::shell_word;
 
 use crate::ui::Failure;
 
@@ -56,7 +57,10 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             false => Err(Failure::environment(format!(
                 "{here} is no longer in a git repository: .git is missing"
             ))
-            .hint(format!("restore {here}/.git, or create a new repository: git init {here}"))),
+            .hint(format!(
+                "restore {here}/.git, or create a new repository: git init {}",
+                shell_word(&here)
+            ))),
         };
     };
     if is_linked && !folder.is_dir() {
@@ -64,7 +68,10 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
             "{here} is a git worktree, and its repository is no longer at {}",
             repository(&folder).display()
         ))
-        .hint(format!("git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {here}")));
+        .hint(format!(
+            "git -C WHERE-THE-REPOSITORY-IS-NOW worktree repair {}",
+            shell_word(&here)
+        )));
     }
     Ok(Some(folder))
 }
@@ -87,7 +94,7 @@ pub fn own_in(root: &Path, folder: &Path) -> Result<Option<ProjectId>, Failure> 
     let path = folder.join(FILE);
     let wrong = |why: String| {
         Failure::configuration(format!("{}: {why}", path.display()))
-            .hint(format!("runner init --new-id {}", root.display()))
+            .hint(format!("runner init --new-id {}", shell_word(root.display())))
     };
     match read_text_in(folder, FILE, SMALL) {
         Ok(text) => match text.trim().parse() {

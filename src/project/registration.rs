@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::ids::ProjectId;
 use runner_engine::store::Node;
+use runner_text::shell_word;
 
 /// A folder that carries an id.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,8 +209,10 @@ impl Registration {
     /// it. Returns `None` if nothing prevents the project from running.
     pub fn trouble(&self, path: &Path, id: &ProjectId) -> Option<(String, String)> {
         let here = path.display();
-        let moved = |old: &Path| format!("runner projects move {} {here}", old.display());
-        let new_id = format!("runner init --new-id {here}");
+        let word = shell_word(&here);
+        let moved =
+            |old: &Path| format!("runner projects move {} {word}", shell_word(old.display()));
+        let new_id = format!("runner init --new-id {word}");
         Some(match self {
             Self::New | Self::Known | Self::Alias { .. } | Self::Replaced => return None,
             Self::Recloned { was } => (
@@ -217,7 +220,7 @@ impl Registration {
                     "{here} is not the clone that was registered here: it does not have its own id yet"
                 ),
                 format!(
-                    "runner init {here}   (continues project {was}; if that project has moved: runner projects move {was} NEW-PATH)"
+                    "runner init {word}   (continues project {was}; if that project has moved: runner projects move {was} NEW-PATH)"
                 ),
             ),
             Self::Moved { from } => (
@@ -233,7 +236,7 @@ impl Registration {
                     "{here} is another clone or worktree of the repository at {}, and is not a project yet",
                     of.display()
                 ),
-                format!("runner init {here}"),
+                format!("runner init {word}"),
             ),
             Self::Unsure { of, why } => (
                 format!("{here} has the same id as {}, which cannot be read: {why}", of.display()),
@@ -241,17 +244,17 @@ impl Registration {
             ),
             Self::Vanished => (
                 "the project is gone: its folder does not exist".to_owned(),
-                format!("runner projects move {here} NEW-PATH   (or: runner projects forget {id})"),
+                format!("runner projects move {word} NEW-PATH   (or: runner projects forget {id})"),
             ),
             Self::Emptied => (
                 "the project is gone: its folder no longer contains runner.toml".to_owned(),
                 format!(
-                    "git -C {here} checkout runner.toml   (or: runner init {here}, or: runner projects forget {id})"
+                    "git -C {word} checkout runner.toml   (or: runner init {word}, or: runner projects forget {id})"
                 ),
             ),
             Self::Unreadable { why } => (
                 format!("the project's folder cannot be read: {why}"),
-                format!("ls -ld {here}   (its owner must give you access)"),
+                format!("ls -ld {word}   (its owner must give you access)"),
             ),
             Self::Overtaken => (
                 "another project is now at this project's path".to_owned(),
@@ -397,19 +400,19 @@ mod tests {
         let of = || PathBuf::from("/old");
         let why = || "no".to_owned();
         let all = [
-            (Registration::Recloned { was: id() }, "runner init /p"),
-            (Registration::Moved { from: of() }, "runner projects move /old /p"),
-            (Registration::Copied { of: of() }, "runner init --new-id /p"),
-            (Registration::Cloned { of: of() }, "runner init /p"),
-            (Registration::Unsure { of: of(), why: why() }, "runner projects move /old /p"),
-            (Registration::Vanished, "runner projects move /p NEW-PATH"),
-            (Registration::Emptied, "git -C /p checkout runner.toml"),
-            (Registration::Unreadable { why: why() }, "ls -ld /p"),
+            (Registration::Recloned { was: id() }, "runner init '/a b'"),
+            (Registration::Moved { from: of() }, "runner projects move /old '/a b'"),
+            (Registration::Copied { of: of() }, "runner init --new-id '/a b'"),
+            (Registration::Cloned { of: of() }, "runner init '/a b'"),
+            (Registration::Unsure { of: of(), why: why() }, "runner projects move /old '/a b'"),
+            (Registration::Vanished, "runner projects move '/a b' NEW-PATH"),
+            (Registration::Emptied, "git -C '/a b' checkout runner.toml"),
+            (Registration::Unreadable { why: why() }, "ls -ld '/a b'"),
             (Registration::Overtaken, "runner projects forget 01KA5V7Q4B0000000000000000"),
         ];
         let mut words = std::collections::BTreeSet::new();
         for (standing, command) in all {
-            let (what, hint) = standing.trouble(Path::new("/p"), &id()).unwrap();
+            let (what, hint) = standing.trouble(Path::new("/a b"), &id()).unwrap();
             assert!(hint.starts_with(command), "{hint}");
             assert!(words.insert(what), "two registrations have the same message");
         }
@@ -419,7 +422,7 @@ mod tests {
             Registration::Replaced,
             Registration::Alias { of: of() },
         ] {
-            assert_eq!(fine.trouble(Path::new("/p"), &id()), None);
+            assert_eq!(fine.trouble(Path::new("/a b"), &id()), None);
         }
     }
 

@@ -338,35 +338,56 @@ impl LoadedProject {
     }
 }
 
+/// A project whose files were all accepted before a runner command changes its `runner.toml` on the
+/// user's behalf.
+pub struct AcceptedProject(Option<LoadedProject>);
+
+impl AcceptedProject {
+    /// Loads the project at `root`, before the change.
+    pub fn load(home: &Env, root: &Path) -> Self {
+        // The user must be able to repair settings that cannot be read.
+        let project = reload(home, root).ok();
+        Self(project.filter(|it| it.trust.known && it.trust.holds() && !in_run()))
+    }
+
+    /// Accepts the file's new contents, `written`, if all settings were accepted before, no other
+    /// known file has changed, and no run started this process.
+    pub fn accept(self, home: &Env, written: &str) -> Result<(), Failure> {
+        let Some(before) = self.0 else { return Ok(()) };
+        let Ok(mut after) = reload(home, &before.root) else { return Ok(()) };
+        let others = |record: &TrustRecord| {
+            let mut files = record.files.clone();
+            files.remove(FILE);
+            files
+        };
+        let text = after.config.texts.get(FILE).map(String::as_str);
+        // Another process may have changed a file since `before` was loaded.
+        let known = others(&before.trust.now);
+        let unchanged =
+            |(path, digest): (&String, &Digest)| known.get(path).is_none_or(|it| it == digest);
+        if text == Some(written.trim_start_matches('\u{feff}'))
+            && others(&after.trust.now).iter().all(unchanged)
+        {
+            after.accept(&mut home.store()?)?;
+        }
+        Ok(())
+    }
+}
+
+fn reload(home: &Env, root: &Path) -> Result<LoadedProject, Failure> {
+    LoadedProject::at(home, home.store_to_identify()?.as_ref(), root)
+}
+
 /// Calls `change`, which changes a project's `runner.toml` on the user's behalf and returns its
-/// result with the file's new contents. Accepts the new contents if all settings were accepted
-/// before, no other known file has changed, and no run started this process.
+/// result with the file's new contents. Accepts the new contents as [`AcceptedProject`] does.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
     change: impl FnOnce() -> Result<(T, String), Failure>,
 ) -> Result<T, Failure> {
-    let load = || LoadedProject::at(home, home.store_to_identify()?.as_ref(), root);
-    // The user must be able to repair settings that cannot be read.
-    let before = load().ok().filter(|project| project.trust.known && project.trust.holds());
+    let before = AcceptedProject::load(home, root);
     let (done, written) = change()?;
-    let Some(before) = before.filter(|_| !in_run()) else { return Ok(done) };
-    let Ok(mut after) = load() else { return Ok(done) };
-    let others = |record: &TrustRecord| {
-        let mut files = record.files.clone();
-        files.remove(FILE);
-        files
-    };
-    let text = after.config.texts.get(FILE).map(String::as_str);
-    // Another process may have changed a file since `before` was loaded.
-    let known = others(&before.trust.now);
-    let unchanged =
-        |(path, digest): (&String, &Digest)| known.get(path).is_none_or(|it| it == digest);
-    if text == Some(written.trim_start_matches('\u{feff}'))
-        && others(&after.trust.now).iter().all(unchanged)
-    {
-        after.accept(&mut home.store()?)?;
-    }
+    before.accept(home, &written)?;
     Ok(done)
 }
 

@@ -16,6 +16,7 @@ use runner_engine::git::is_inside;
 
 use crate::ui::Failure;
 use runner_engine::files::{SMALL, read_text_host};
+use runner_text::shell_word;
 
 /// The environment variables to save. Proxy variables are excluded, because their addresses may
 /// contain a password.
@@ -143,7 +144,7 @@ fn from(path: &Path) -> Result<Option<BTreeMap<String, String>>, Failure> {
             "{} belongs to another user, or other users can read or write it",
             path.display()
         ))
-        .hint(format!("chmod 600 {}", path.display())));
+        .hint(format!("chmod 600 {}", shell_word(path.display()))));
     }
     let text = read_text_host(path, SMALL).map_err(cannot)?;
     parse(&text).map(Some).map_err(|line| {

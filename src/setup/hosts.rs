@@ -138,6 +138,11 @@ impl HostScheduler {
     }
 }
 
+/// Asks the user's systemd manager for its variables. The error is the reason why it does not answer.
+pub fn ask_systemd() -> Result<String, String> {
+    plan::run(&["systemctl", "--user", "show-environment"].map(str::to_owned))
+}
+
 /// Returns whether this systemd unit is active and was loaded from the current files.
 pub fn is_awake(unit: &str) -> bool {
     let asked = |words: &[&str]| {

@@ -35,6 +35,7 @@ use hosts::{HostScheduler, WantedFile};
 use plan::{OnFailure, SetupStep};
 use record::{InstalledHost, SetupRecord};
 use runner_engine::files::{DOCUMENT, read_text_host};
+use runner_text::shell_word;
 
 /// A host scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -93,8 +94,7 @@ pub fn fitting(record: &SetupRecord) -> (SchedulerKind, String) {
     if cfg!(windows) {
         return (SchedulerKind::TaskScheduler, "this is Windows".to_owned());
     }
-    let asked = ["systemctl", "--user", "show-environment"].map(str::to_owned);
-    let silent = match plan::run(&asked) {
+    let silent = match hosts::ask_systemd() {
         Ok(_) => {
             return (SchedulerKind::Systemd, "`systemctl --user` answers".to_owned());
         }
@@ -377,7 +377,7 @@ fn not_ours(path: &Path) -> Failure {
         "{} was not created by this setup, or was changed after it; nothing was written",
         path.display()
     ))
-    .hint(format!("mv {0} {0}.old, then run the command again", path.display()))
+    .hint(format!("mv {0} {0}.old, then run the command again", shell_word(path.display())))
 }
 
 /// Returns the variables of the current environment to save, and sets `USER` and `LOGNAME` if they

@@ -12,11 +12,13 @@ use std::process::Stdio;
 use runner_engine::error_chain::whole;
 use runner_engine::failpoint;
 use runner_engine::files::write_atomic;
+use runner_text::{shell_line, shell_word};
 use similar::TextDiff;
 
 use super::crontab;
 use super::record::SetupRecord;
 use crate::env;
+use crate::project::FILE;
 use crate::ui::Failure;
 
 /// One step of a setup.
@@ -86,7 +88,7 @@ impl SetupStep {
             ),
             Self::Run { words, on_failure } => format!(
                 "run {}{}",
-                shown(words),
+                shell_line(words),
                 if *on_failure == OnFailure::Stop { "" } else { "   (continues if it fails)" }
             ),
             Self::Remove(path) => format!("remove {}", path.display()),
@@ -101,17 +103,11 @@ fn lossy(text: Option<&Vec<u8>>) -> String {
     text.map_or_else(String::new, |text| String::from_utf8_lossy(text).into_owned())
 }
 
-/// Formats a command line that can be pasted into a shell.
-pub fn shown(words: &[String]) -> String {
-    let quoted = |word: &String| shlex::try_quote(word).unwrap_or_default().into_owned();
-    words.iter().map(quoted).collect::<Vec<_>>().join(" ")
-}
-
 impl SetupStep {
-    /// Returns the contents that the step writes to `file`, if it writes this file.
-    pub fn text_for(&self, file: &Path) -> Option<&str> {
+    /// Returns the project whose settings file the step writes, and the file's new contents.
+    pub fn project_edit(&self) -> Option<(&Path, &str)> {
         match self {
-            Self::Write { path, new, .. } if path == file => Some(new),
+            Self::Write { path, new, .. } if path.ends_with(FILE) => Some((path.parent()?, new)),
             _ => None,
         }
     }
@@ -140,7 +136,7 @@ pub fn carry_out(steps: &[SetupStep], note: &Path, draft: &Path) -> Result<Vec<S
 fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Failure> {
     let cannot = |path: &Path, why: String| {
         Failure::cannot_write(format!("cannot write {}: {why}", path.display()))
-            .hint(format!("ls -ld {}", path.parent().unwrap_or(path).display()))
+            .hint(format!("ls -ld {}", shell_word(path.parent().unwrap_or(path).display())))
     };
     let gone = |path: &Path, done: io::Result<()>| match done {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -181,7 +177,7 @@ fn one(step: &SetupStep, note: &Path, draft: &Path) -> Result<Option<String>, Fa
         }
         SetupStep::Run { words, on_failure } => {
             if let Err(why) = run(words) {
-                let what = format!("{}: {why}", shown(words));
+                let what = format!("{}: {why}", shell_line(words));
                 if *on_failure == OnFailure::Stop {
                     return Err(Failure::environment(what).hint(
                         "correct the problem and run the command again, or: runner setup --scheduler cron --apply",
@@ -214,19 +210,5 @@ pub fn run(words: &[String]) -> Result<String, String> {
     match done.status.success() {
         true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
         false => Err(format!("{}: {}", done.status, String::from_utf8_lossy(&done.stderr).trim())),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shown_commands_can_be_pasted() {
-        for name in ["a`b", "a(b)", "a*b", "a b", "it's"] {
-            let words = ["runner".to_owned(), name.to_owned()];
-            assert_ne!(shown(&words), format!("runner {name}"), "the name is not quoted");
-            assert_eq!(shlex::split(&shown(&words)).unwrap(), words);
-        }
     }
 }

@@ -15,6 +15,7 @@ use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, Value, context
 use super::escape::{Format, escaped, starts_a_unit, windows};
 use crate::ui::Failure;
 use runner_engine::files::{DOCUMENT, read_text_host};
+use runner_text::shell_word;
 
 /// Maximum number of steps in rendering a template, far more than the templates need. The limit
 /// stops infinite loops.
@@ -164,7 +165,7 @@ pub fn render(
         .map_err(|error| match error.kind() {
             ErrorKind::BadSerialization => refuse(error.detail().unwrap_or_default().to_owned()),
             _ => Failure::configuration(format!("{place}: {error}"))
-                .hint(format!("mv {0} {0}.old", own.display())),
+                .hint(format!("mv {0} {0}.old", shell_word(own.display()))),
         })?;
     if !text.ends_with('\n') {
         text.push('\n');

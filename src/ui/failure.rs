@@ -9,6 +9,7 @@ use runner_engine::error_chain::{plain, whole};
 use runner_engine::outcome::Exit;
 use runner_engine::store::StoreError;
 use runner_memory::MemoryError;
+use runner_text::{shell_line, shell_word};
 
 #[derive(Clone, Debug)]
 pub struct Failure {
@@ -173,24 +174,23 @@ impl From<StoreError> for Failure {
                 .hint("runner status   (wait until fewer runs start and end, then try again)"),
             StoreError::CannotWrite { path, .. } => Self::new(Exit::CannotWrite, what).hint(format!(
                 "df -h {0}; ls -l {1}*   (free some space there, or chmod u+rw the listed files)",
-                path.parent().unwrap_or(path).display(),
-                path.display()
+                shell_word(path.parent().unwrap_or(path).display()),
+                shell_word(path.display())
             )),
             StoreError::CannotRead { path, .. } => Self::new(Exit::CannotWrite, what)
-                .hint(format!("ls -ld {}", path.parent().unwrap_or(path).display())),
+                .hint(format!("ls -ld {}", shell_word(path.parent().unwrap_or(path).display()))),
             StoreError::NotText { path } => Self::new(Exit::Configuration, what).hint(format!(
                 "mv {} …   (to a path that is UTF-8)",
-                path.display()
+                shell_word(path.display())
             )),
             StoreError::NotFound { .. } => Self::new(Exit::Data, what).hint("runner runs"),
             StoreError::Missing { .. } => Self::new(Exit::Configuration, what).hint("runner init"),
             StoreError::Lost { path, left, .. } => {
                 let lost = path.with_file_name("lost");
-                let left: Vec<String> = left.iter().map(|it| it.display().to_string()).collect();
                 Self::new(Exit::Internal, what).hint(format!(
                     "runner db restore   (or, to start with an empty database: mkdir {0} && mv {1} {0}/)",
-                    lost.display(),
-                    left.join(" ")
+                    shell_word(lost.display()),
+                    shell_line(left.iter().map(|it| it.display()))
                 ))
             }
             StoreError::Changed { .. } => Self::new(Exit::TryLater, what).hint("runner projects"),
@@ -209,7 +209,7 @@ impl From<MemoryError> for Failure {
         let failure = match &error {
             MemoryError::Damaged { path, .. } => Self::new(Exit::Internal, what).hint(format!(
                 "mv {0} {0}.damaged && runner memory import BACKUP.json   (an export; without one, memory starts empty)",
-                path.display()
+                shell_word(path.display())
             )),
             MemoryError::Busy { .. } => {
                 Self::new(Exit::TryLater, what).hint("wait for the other program, then try again")
@@ -221,7 +221,7 @@ impl From<MemoryError> for Failure {
             MemoryError::Foreign { .. } => Self::new(Exit::Configuration, what)
                 .hint("name another file with --db, or import it: runner memory import FILE"),
             MemoryError::Unusable { path, .. } => Self::new(Exit::CannotWrite, what)
-                .hint(format!("ls -ld {0} && df -h {0}", path.parent().unwrap_or(path).display())),
+                .hint(format!("ls -ld {0} && df -h {0}", shell_word(path.parent().unwrap_or(path).display()))),
             MemoryError::NotFound { what: "view", .. } => {
                 Self::new(Exit::Data, what).hint("runner memory view list")
             }
@@ -247,12 +247,12 @@ pub fn aside(store: &Path) -> String {
         .iter()
         .map(|name| state.join(name))
         .filter(|path| path.exists())
-        .map(|path| format!(" {}", path.display()))
+        .map(|path| format!(" {}", shell_word(path.display())))
         .collect();
     format!(
         "mkdir {0}/damaged && mv {1}*{beside} {0}/damaged/   (history and budgets start again from zero; decisions are in your projects and are kept)",
-        state.display(),
-        store.display()
+        shell_word(state.display()),
+        shell_word(store.display())
     )
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Event, Store};
+use runner_text::shell_line;
 use serde_json::Value;
 use tokio::sync::{Semaphore, watch};
 
@@ -191,20 +192,13 @@ impl Web {
             kind: "web".to_owned(),
             detail: format!(
                 "runner {}: asked by {} from {}",
-                quoted(&words),
+                shell_line(words),
                 env::person(),
                 client.from
             ),
         })?;
         Ok(())
     }
-}
-
-/// Returns words quoted for a shell, so that a value with spaces or quotes remains one word. A null
-/// byte, which no shell can quote, is shown as the replacement character.
-fn quoted(words: &[&str]) -> String {
-    let words: Vec<String> = words.iter().map(|word| word.replace('\0', "\u{fffd}")).collect();
-    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_default()
 }
 
 /// The most recent strings, each with a key.
@@ -234,13 +228,6 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn audited_values_are_quoted() {
-        let words = ["dream", "accept", "--note=ok: asked by root from home", "--", "a\0b"];
-        let text = quoted(&words);
-        assert_eq!(text, "dream accept '--note=ok: asked by root from home' -- 'a\u{fffd}b'");
-    }
 
     #[test]
     fn kept_texts_are_limited() {

@@ -74,6 +74,8 @@ fn demo_reports_despite_a_hostile_idea() {
         serde_json::from_slice(&fs::read(demo.join("dreams/state.json")).unwrap()).unwrap();
     assert_eq!(state.as_array().unwrap().len(), 6);
     fixture.run(&["demo", "../demo"]).ends(65).expect_text("already exists");
+    std::fs::create_dir(fixture.root().join("my demo")).unwrap();
+    fixture.run(&["demo", "../my demo"]).ends(65).expect_text("/../my demo-2' ");
     let runner = |args: &[&str]| {
         let mut all = vec!["-C", demo.to_str().unwrap()];
         all.extend(args);

@@ -199,7 +199,9 @@ fn every_fix_is_a_valid_command() {
     );
     fs::write(fixture.state().join("tick.stamp"), "2020-01-01T00:00:00Z\n").unwrap();
     fixture.write("dreams/.lock", "999999 somebody\n");
-    let said = run(&fixture, &["doctor", "--as-scheduler", "--json"]).ends(1);
+    let said = run(&fixture, &["doctor", "--as-scheduler", "--json"])
+        .ends(1)
+        .expect_text("export USER=$(id -un) && runner setup --apply");
     let found = said.json();
     let mut count = 0;
     for one in found["findings"].as_array().unwrap() {

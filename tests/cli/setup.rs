@@ -144,6 +144,13 @@ fn preview_changes_nothing_and_detects_scheduler() {
     let host = FakeHost::new(false);
     let plan = host.run(&["setup", "--json"]).ends(0).json();
     assert_eq!(plan["scheduler"], "cron");
+    let before = host.all();
+    host.run(&["setup", "--scheduler", "systemd"]).ends(0).expect_text("--apply is refused");
+    host.run(&["setup", "--scheduler", "systemd", "--apply"])
+        .ends(78)
+        .expect_text("nothing was changed");
+    host.run(&["setup", "--remove"]).ends(0).expect_text("manual: nothing is set up");
+    assert_eq!(host.all(), before);
     host.program("crontab", "#!/bin/sh\nexit 127\n");
     host.run(&["setup"]).ends(0).expect_text("manual: ");
     host.run(&["setup", "--apply"]).ends(0).expect_text("runner daemon");
@@ -217,6 +224,49 @@ fn removal_restores_changed_settings() {
     host.run(&["setup", "--remove"]).ends(1).expect_text("was changed after the setup");
     assert!(host.fixture.read("runner.toml").ends_with("# mine\n"));
     assert_eq!(host.tab(), None);
+}
+
+/// Runs a command as a user who trusts no folder in advance.
+fn run_untrusted(host: &FakeHost, args: &[&str]) -> CommandOutput {
+    let config = host.fixture.root().join("config/runner/config.toml");
+    fs::write(config, "[defaults]\nstagger = \"0s\"\n").unwrap();
+    let mut command = host.command(args);
+    CommandOutput::of(command.env_remove("RUNNER_CONFIG__TRUST__PATHS").output().unwrap())
+}
+
+#[test]
+fn failed_setup_can_be_repeated() {
+    let host = FakeHost::new(true);
+    let run = |args: &[&str]| run_untrusted(&host, args);
+    run(&["trust", "--yes"]).ends(0);
+    let failing = SYSTEMCTL.replace("restart)", "restart) exit 1 ;; never)");
+    host.program("systemctl", &failing);
+    run(&["setup", "--at", "01:07", "--apply"]).ends(78).expect_text("restart runner-tick.timer");
+    run(&["trust"]).ends(0).expect_text("all settings are accepted");
+    run(&["setup", "--verify"]).ends(1).expect_text("a setup was started but not finished");
+    host.program("systemctl", SYSTEMCTL);
+    run(&["setup", "--apply"]).ends(0);
+    assert_eq!(run(&["config", "get", "night.at"]).ends(0).out, "01:07\n");
+}
+
+#[test]
+fn removal_accepts_settings_of_all_projects() {
+    let host = FakeHost::new(false);
+    let run = |args: &[&str]| run_untrusted(&host, args);
+    let other = host.fixture.root().join("other");
+    let there = other.to_str().unwrap();
+    let git = host.fixture.command("git", &["init", "--quiet", there]).status().unwrap();
+    assert!(git.success());
+    run(&["-C", there, "init"]).ends(0);
+    run(&["trust", "--yes"]).ends(0);
+    run(&["setup", "--at", "01:07", "--apply"]).ends(0);
+    run(&["-C", there, "setup", "--at", "01:08", "--apply"]).ends(0);
+    let outside = host.fixture.root().to_str().unwrap();
+    run(&["-C", outside, "setup", "--remove", "--all"]).ends(0);
+    for project in [host.fixture.project().to_str().unwrap(), there] {
+        run(&["-C", project, "trust"]).ends(0).expect_text("all settings are accepted");
+        assert_eq!(run(&["-C", project, "config", "get", "night.at"]).ends(0).out, "02:30\n");
+    }
 }
 
 #[test]

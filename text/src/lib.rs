@@ -21,11 +21,13 @@ pub mod near;
 pub mod nearest;
 pub mod org;
 pub mod redact;
+mod shell;
 pub mod terms;
 pub mod values;
 
 pub use counted::{counted, some_of};
 pub use near::mix;
+pub use shell::{shell_line, shell_word};
 
 /// The English names of the months, in lower case.
 pub const MONTHS: [&str; 12] = [

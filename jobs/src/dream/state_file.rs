@@ -13,6 +13,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::{DOCUMENT, read_host, write_atomic};
 use runner_engine::outcome::Class;
 use runner_engine::scope::Expect;
+use runner_text::shell_word;
 use serde::{Deserialize, Serialize};
 
 use super::spec::DreamSpec;
@@ -96,7 +97,8 @@ pub(super) fn bad_state(spec: &DreamSpec, bad: &state::BadState) -> JobError {
         Class::Environment,
         format!(
             "{path} is not a dream state: {bad}; nothing was overwritten. Fix it, or move it away \
-                 (`mv {path} {path}.bad`), and the next pass examines every idea again"
+                 (`mv {0} {0}.bad`), and the next pass examines every idea again",
+            shell_word(&path)
         ),
     )
 }

@@ -12,6 +12,7 @@ use jiff::tz::TimeZone;
 use runner_engine::digest::Digest;
 use runner_engine::outcome::Class;
 use runner_engine::scope::{Expect, Scope};
+use runner_text::shell_word;
 use serde::{Deserialize, Serialize};
 
 use super::entry::{self, Entry};
@@ -144,8 +145,10 @@ pub fn read(scope: &Scope, folder: &str) -> Result<ReadManifest, JobError> {
         return Ok(ReadManifest { manifest: Manifest::default(), expect: Expect::Absent });
     };
     let manifest = parse(&bytes).map_err(|why| {
-        let hint =
-            format!("fix it, or move it away with `mv {path} {path}.old` to start a new list");
+        let hint = format!(
+            "fix it, or move it away with `mv {0} {0}.old` to start a new list",
+            shell_word(&path)
+        );
         JobError::failed(Class::Environment, format!("{path}: {why}; {hint}"))
     })?;
     Ok(ReadManifest { manifest, expect: Expect::Digest(Digest::of(&bytes)) })

@@ -5,12 +5,11 @@
 //! packet's command, which comes from the night's configuration.
 
 use runner_engine::outcome::{Class, Outcome, SkipReason};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 
 use super::dreamscape::CouncillorView;
 use super::model::{NextStep, NightReport, NotRunReason};
 use super::pending::PendingSort;
-use super::proposals::shell_word;
 use crate::dream::proposal::clean;
 use crate::failmark;
 

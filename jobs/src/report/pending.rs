@@ -10,12 +10,11 @@ use std::path::Path;
 
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Store, StoreError};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::proposals::shell_word;
 use super::run_line::RunLine;
 use crate::curator::events::{self, Event};
 use crate::curator::{CuratorSpec, KIND as CURATOR};
@@ -95,7 +94,7 @@ fn critical(root: &Path, folder: &str) -> Vec<PendingItem> {
     };
     let item = |event: &Event| {
         let what = format!("the critical event: {}", clean(&event.desired_action, 200));
-        let command = format!("runner curator events show {}", shell_word(&clean(&event.id, 200)));
+        let command = format!("runner curator events show {}", shell_word(clean(&event.id, 200)));
         item(what, "nobody has acknowledged it".to_owned(), command)
     };
     events.iter().map(item).collect()

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use runner_engine::error_chain::whole;
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{Store, StoreError};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -229,16 +229,6 @@ pub(super) fn read(
     found
 }
 
-/// Quotes a string as one word of a shell command, if it needs quoting.
-pub(super) fn shell_word(text: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | ':');
-    if !text.is_empty() && !text.starts_with('-') && text.chars().all(plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,12 +359,5 @@ mod tests {
         fs::create_dir_all(folder.path().join("dreams/ledger.md")).unwrap();
         let found = read(folder.path(), &jobs(&["dream"]), &[], Timestamp::UNIX_EPOCH);
         assert!(found.unread[0].contains("dreams/ledger.md"), "{:?}", found.unread);
-    }
-
-    #[test]
-    fn shell_words_are_quoted_if_necessary() {
-        assert_eq!(shell_word("night.1"), "night.1");
-        assert_eq!(shell_word("a b;c'd"), "'a b;c'\\''d'");
-        assert_eq!(shell_word("--all"), "'--all'");
     }
 }

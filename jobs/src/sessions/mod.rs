@@ -44,7 +44,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::open_host;
 use runner_engine::outcome::Class;
 use runner_engine::scope::{Expect, FileLook};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use serde_json::json;
 
 use crate::{Context, Finished, JobError};
@@ -156,7 +156,8 @@ pub fn run(ctx: &mut Context<'_>, spec: &SessionsSpec) -> Result<Finished, JobEr
             return Err(JobError::failed(
                 Class::Guard,
                 format!(
-                    "runner did not record the content of {path}; to begin without it: mv {path} {path}.old"
+                    "runner did not record the content of {path}; to begin without it: mv {0} {0}.old",
+                    shell_word(&path)
                 ),
             ));
         }

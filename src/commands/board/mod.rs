@@ -15,6 +15,7 @@ use runner_jobs::lifecycle::rem::RemSpec;
 use runner_jobs::lifecycle::work::WorkSpec;
 use runner_jobs::manual_edit::{EditActor, ManualEditError};
 use runner_text::org::BoardForm;
+use runner_text::shell_word;
 
 use super::Cli;
 use crate::env::Env;
@@ -169,7 +170,7 @@ fn failure(error: BoardError, path: &str) -> Failure {
                 BoardForm::Org => "* TODO the first task",
                 BoardForm::Markdown => "- [ ] the first task",
             };
-            Failure::data(what).hint(format!("echo '{example}' > {path}"))
+            Failure::data(what).hint(format!("echo '{example}' > {}", shell_word(path)))
         }
         BoardError::Unreadable { .. } => Failure::data(what),
         BoardError::Cannot(_) => Failure::data(what).hint("runner board show"),

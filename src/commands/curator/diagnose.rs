@@ -5,14 +5,13 @@ use runner_backends::spec::Provider;
 use runner_backends::{BackendKind, OllamaHealth, ollama_health};
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::is_windows;
-use runner_text::counted;
+use runner_text::{counted, shell_line, shell_word};
 use serde::Serialize;
 
 use super::model::{CuratorStanding, DEADLINE, gather};
 use super::text::health;
 use crate::commands::Cli;
 use crate::project::LoadedProject;
-use crate::setup::plan::shown;
 use crate::ui::{Failure, Ui, View, safe, show};
 
 /// The endpoints to try if the configured engine does not answer: Ollama's default port and the
@@ -61,20 +60,14 @@ pub fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     Ok(if wrong { Exit::Failed } else { Exit::Done })
 }
 
-/// Formats a command as a user would type it.
-fn typed(words: &[&str]) -> String {
-    let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
-    shown(&words)
-}
-
 /// Formats an `ollama` command for the engine at `endpoint`.
 fn at(endpoint: &str, words: &[&str]) -> String {
-    let command = typed(words);
+    let command = shell_line(words);
     if endpoint.trim_end_matches('/') == USUAL[0] {
         return command;
     }
     let place = endpoint.trim_start_matches("http://").trim_end_matches('/');
-    format!("OLLAMA_HOST={} {command}", typed(&[place]))
+    format!("OLLAMA_HOST={} {command}", shell_word(place))
 }
 
 /// Returns a note for each difference in address or model between the job's backend and the
@@ -99,7 +92,7 @@ fn apart(project: &LoadedProject, it: &CuratorStanding) -> Vec<Diagnosis> {
                 what: format!(
                     "the job uses the backend {name}, whose {key} is {has}, not {wanted}"
                 ),
-                hint: typed(&[
+                hint: shell_line([
                     "runner",
                     "config",
                     "set",
@@ -127,7 +120,7 @@ fn findings(
         add(
             "wrong",
             format!("the job {job} is not enabled"),
-            typed(&["runner", "config", "set", &format!("jobs.{job}.enabled"), "true"]),
+            shell_line(["runner", "config", "set", &format!("jobs.{job}.enabled"), "true"]),
         );
     } else if configured.manual {
         let job = configured.job.as_deref().unwrap_or_default();
@@ -136,7 +129,7 @@ fn findings(
     }
     let folder = |path: &str, key: &str, usual: &str| match is_windows(path) {
         true => format!("runner config set curator.{key} {usual}"),
-        false => typed(&["mkdir", "-p", path]),
+        false => shell_line(["mkdir", "-p", path]),
     };
     if let Some(why) = &it.worker.why {
         let hint = folder(&it.worker.path, "worker_dir", ".runner/curator");
@@ -175,7 +168,7 @@ fn findings(
                     )
                 }
                 (None, OllamaHealth::Silent { .. }) => {
-                    typed(&["curl", "-m", "5", &format!("{endpoint}/api/version")])
+                    shell_line(["curl", "-m", "5", &format!("{endpoint}/api/version")])
                 }
                 (None, _) => at(endpoint, &["ollama", "serve"]),
             };
@@ -195,7 +188,7 @@ fn findings(
             "{} failed; the reason is in the .reason.txt file next to each",
             counted(it.queue.failed, "job file")
         );
-        let hint = format!("cat {}/failed/*.reason.txt", typed(&[&it.worker.path]));
+        let hint = format!("cat {}/failed/*.reason.txt", shell_line([&it.worker.path]));
         add("note", what, hint);
     }
     if !it.bridge.supported {

@@ -18,6 +18,7 @@ use std::io;
 
 use runner_engine::outcome::Exit;
 use runner_jobs::curator::queue::Worker;
+use runner_text::shell_word;
 
 use super::Cli;
 use crate::project::LoadedProject;
@@ -89,5 +90,5 @@ fn worker(project: &LoadedProject) -> Result<Worker, Failure> {
 fn disk(worker: &Worker, error: &io::Error) -> Failure {
     let folder = worker.folder().display();
     Failure::cannot_write(format!("the worker's folder {folder} cannot be used: {error}"))
-        .hint(format!("ls -ld {folder}"))
+        .hint(format!("ls -ld {}", shell_word(&folder)))
 }

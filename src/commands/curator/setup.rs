@@ -3,6 +3,7 @@
 use runner_backends::spec::KINDS;
 use runner_engine::outcome::Exit;
 use runner_engine::schedule::Trigger;
+use runner_text::shell_line;
 
 use super::model::job_of;
 use crate::commands::config::{self, ConfigFile};
@@ -31,9 +32,8 @@ impl SetupArgs {
             return Ok(Exit::Done);
         }
         if !self.apply {
-            let all: String =
-                wanted.iter().map(|(key, value)| format!(" {key} '{value}'")).collect();
-            show::out(&format!("runner config set{all}\n"));
+            let all = shell_line(wanted.iter().flat_map(|(key, value)| [key, value]));
+            show::out(&format!("runner config set {all}\n"));
         }
         if self.apply {
             let changes: Vec<SettingChange> =

@@ -9,6 +9,7 @@ use runner_engine::store::Store;
 use runner_jobs::dream::DreamSpec;
 use runner_jobs::dream::review::{Decider, PastDecisions, Proposals, ProposalsError, ReviewError};
 use runner_text::redact::Redactor;
+use runner_text::shell_word;
 
 use super::{DreamJobArg, dream_job};
 use crate::commands::Cli;
@@ -139,7 +140,7 @@ pub(in crate::commands) fn failure(error: ReviewError) -> Failure {
         ReviewError::Conflict(_) => Failure::refused(what)
             .hint("compare the current file with the kept copy, and resolve the difference manually"),
         ReviewError::Unfinished { .. } => Failure::cannot_write(what).hint("runner tick"),
-        ReviewError::State { path, .. } => Failure::data(what).hint(format!("mv {path} {path}.bad")),
+        ReviewError::State { path, .. } => Failure::data(what).hint(format!("mv {0} {0}.bad", shell_word(path))),
         ReviewError::Disk(_) => Failure::cannot_write(what),
         ReviewError::Git(_) => Failure::environment(what),
     }

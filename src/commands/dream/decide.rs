@@ -6,6 +6,7 @@ use runner_jobs::dream::proposal::Action;
 use runner_jobs::dream::review::{
     AppliedDecision, Consent, DecisionInput, DecisionRequest, IfChanged, IfExposed, ReviewError,
 };
+use runner_text::shell_word;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -184,7 +185,9 @@ fn with_publish(request: &DecisionRequest<'_>) -> String {
     let id = request.id;
     match &request.verdict {
         DecisionInput::Amend { action, into } => {
-            let into = into.as_ref().map_or_else(String::new, |into| format!(" --into '{into}'"));
+            let into = into
+                .as_ref()
+                .map_or_else(String::new, |into| format!(" --into {}", shell_word(into)));
             format!("runner dream amend {id} --action {}{into} --publish", action.as_str())
         }
         _ => format!("runner dream accept {id} --publish"),

@@ -15,6 +15,7 @@ use runner_engine::files::{DOCUMENT, read_host};
 use runner_engine::ids::OccurrenceId;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
 use runner_jobs::dream::{DreamSpec, ExternalRequest, ExternalRequests, Submission};
+use runner_text::shell_word;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -206,7 +207,7 @@ impl SubmitArgs {
             (None, []) => None,
             (None, [.., last]) => {
                 let why = format!("{} requests await an answer", requests.all().len());
-                let answer = self.file.display();
+                let answer = shell_word(self.file.display());
                 return Err(Failure::usage(why).hint(format!(
                     "runner dream submit {answer} --request {}   (the last one)",
                     last.id

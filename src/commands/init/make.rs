@@ -11,6 +11,7 @@ use runner_engine::git::{Git, GitError};
 use runner_engine::ids::ProjectId;
 use runner_engine::store::Store;
 use runner_jobs::dream::DreamSpec;
+use runner_text::shell_word;
 use rustix::fs::{Access, access};
 
 use crate::config;
@@ -65,9 +66,8 @@ pub fn make(
     let root = match git.top() {
         Ok(root) => root,
         Err(error @ GitError::NotARepository { .. }) => {
-            return Err(
-                Failure::data(error.to_string()).hint(format!("git init {}", dir.display()))
-            );
+            return Err(Failure::data(error.to_string())
+                .hint(format!("git init {}", shell_word(dir.display()))));
         }
         Err(error) => return Err(Failure::environment(whole(&error))),
     };
@@ -111,7 +111,7 @@ pub fn make(
                     "{} is not a folder, but a project needs a folder of this name",
                     path.display()
                 ))
-                .hint(format!("mv {0} {0}.old", path.display())));
+                .hint(format!("mv {0} {0}.old", shell_word(path.display()))));
             }
             Err(_) => steps.push(InitStep {
                 line: format!("created {folder}/"),
@@ -269,7 +269,7 @@ fn writable(root: &Path, what: &InitAction) -> Result<(), Failure> {
     let there = there.unwrap_or(root);
     access(there, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| {
         Failure::cannot_write(format!("cannot write in {}: {error}", there.display()))
-            .hint(format!("ls -ld {}", there.display()))
+            .hint(format!("ls -ld {}", shell_word(there.display())))
     })
 }
 

@@ -5,14 +5,13 @@ use std::fs;
 
 use runner_jobs::dream::review::Privacy;
 use runner_jobs::kind::Asks;
-use runner_text::some_of;
+use runner_text::{shell_line, some_of};
 use serde::Serialize;
 
 use super::detect::DetectedBackend;
 use crate::budget;
 use crate::env::Env;
 use crate::project::LoadedProject;
-use crate::setup::plan::shown;
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -169,5 +168,5 @@ fn command(found: &DetectedBackend) -> String {
     let settings = found.settings(model);
     let words = ["runner", "config", "set"].map(str::to_owned).into_iter();
     let words = words.chain(settings.into_iter().flat_map(|(key, value)| [key, value]));
-    shown(&words.collect::<Vec<_>>())
+    shell_line(words)
 }

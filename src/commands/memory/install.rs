@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, read_text_host, write_atomic};
 use runner_memory::store::Location;
+use runner_text::shell_word;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -123,7 +124,8 @@ impl View for InstallView {
         ));
         if let Some(foreign) = &self.foreign_store {
             show::out(&format!(
-                "{foreign} belongs to another program and is never changed. To copy its nodes: runner memory import {foreign}\n"
+                "{foreign} belongs to another program and is never changed. To copy its nodes: runner memory import {}\n",
+                shell_word(foreign)
             ));
         }
         for host in &self.hosts {

@@ -13,11 +13,11 @@ use runner_memory::query::{Selection, Superseded, parse};
 use runner_memory::store::Undone;
 use runner_text::near::{Doc, neighbours};
 use runner_text::redact::Redacted;
+use runner_text::shell_word;
 use serde::Serialize;
 
 use super::MemoryCli;
 use super::nodes::content;
-use crate::doctor::quote_path;
 use crate::ui::{Failure, Ui, View, show};
 
 /// Minimum similarity of nodes that `status` proposes to merge.
@@ -251,7 +251,9 @@ fn cannot_read(path: &Path, error: &io::Error) -> Failure {
         io::ErrorKind::NotFound => {
             failure.hint("name a file or folder that exists: runner memory import PATH")
         }
-        io::ErrorKind::PermissionDenied => failure.hint(format!("ls -l {}", quote_path(path))),
+        io::ErrorKind::PermissionDenied => {
+            failure.hint(format!("ls -l {}", shell_word(path.display())))
+        }
         _ => failure.hint("runner memory import --help"),
     }
 }
@@ -317,7 +319,8 @@ impl View for StatusView {
         show::out(&format!("Store: {}\n{}", self.store, self.text));
         if let Some(foreign) = &self.foreign_store {
             show::out(&format!(
-                "{foreign} belongs to another program and is never changed. To copy its nodes: runner memory import {foreign}\n"
+                "{foreign} belongs to another program and is never changed. To copy its nodes: runner memory import {}\n",
+                shell_word(foreign)
             ));
         }
         if self.skipped_lines > 0 {

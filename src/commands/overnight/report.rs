@@ -12,7 +12,7 @@ use runner_jobs::overnight::output::SUMMARY;
 use runner_jobs::overnight::report::ReportForm;
 use runner_jobs::overnight::summary::Summary;
 use runner_jobs::overnight::{OvernightSpec, report, schema, summary_import};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -81,7 +81,7 @@ impl NightReportArgs {
             ));
             match &from {
                 // Running another night would not create the named report.
-                Some(named) => failure.hint(format!("ls {}", there(named).display())),
+                Some(named) => failure.hint(format!("ls {}", shell_word(there(named).display()))),
                 None => failure.hint("runner overnight start"),
             }
         };
@@ -99,8 +99,12 @@ impl NightReportArgs {
         }
         let bytes = read_no_link(&file, LARGEST).map_err(|error| absent(&error))?;
         let bad = |why: String| {
-            Failure::data(format!("{} is not a night summary: {why}", file.display()))
-                .hint(format!("runner overnight report --validate --from {}", folder.display()))
+            Failure::data(format!("{} is not a night summary: {why}", file.display())).hint(
+                format!(
+                    "runner overnight report --validate --from {}",
+                    shell_word(folder.display())
+                ),
+            )
         };
         let value: Value =
             serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;

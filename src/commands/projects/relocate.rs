@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_engine::store::{Project, Store};
+use runner_text::shell_word;
 use serde::Serialize;
 
 use super::named;
@@ -75,7 +76,7 @@ impl MoveArgs {
                 root.display(),
                 project::FILE
             ))
-            .hint(format!("runner projects move {} NEW-PATH", self.old.display())));
+            .hint(format!("runner projects move {} NEW-PATH", shell_word(self.old.display()))));
         }
         let node = project::node(root)?;
         let same_folder = node.is(&known.node);
@@ -100,7 +101,7 @@ impl MoveArgs {
                 root.display(),
                 known.path.display()
             ))
-            .hint(format!("runner init {}", root.display())));
+            .hint(format!("runner init {}", shell_word(root.display()))));
         }
         Ok(())
     }
@@ -121,7 +122,7 @@ fn check_old_path(known: &Project, root: &Path) -> Result<(), Failure> {
             known.path.display(),
             root.display()
         ))
-        .hint(format!("runner init --new-id {}", root.display())));
+        .hint(format!("runner init --new-id {}", shell_word(root.display()))));
     }
     Ok(())
 }

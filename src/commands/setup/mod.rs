@@ -12,12 +12,13 @@ use runner_engine::outcome::Exit;
 
 use super::Cli;
 use crate::env::Env;
-use crate::project::{self, FILE, LoadedProject, trust};
-use crate::setup::plan::carry_out;
+use crate::project::trust::AcceptedProject;
+use crate::project::{self, LoadedProject};
+use crate::setup::plan::{SetupStep, carry_out};
 use crate::setup::record::SetupRecord;
 use crate::ui::{Failure, show};
-use view::SetupAction;
 pub use view::SetupFile;
+use view::{SetupAction, SetupView};
 
 /// Set up this machine's own scheduler to call `runner tick`, so that nights run automatically
 ///
@@ -114,17 +115,7 @@ impl SetupArgs {
             .hint("runner setup --apply"));
         }
         cli.ui.info(view.text().trim_end());
-        let new_crontab = home.state.join("crontab.new");
-        let carried_out = || carry_out(&view.planned, &home.setup_note(), &new_crontab);
-        view.troubles = match project::find(cli.here) {
-            Ok(root) => {
-                let file = root.join(FILE);
-                let written = view.planned.iter().find_map(|step| step.text_for(&file));
-                let written = written.unwrap_or_default().to_owned();
-                trust::accepted_change(home, &root, || Ok((carried_out()?, written)))?
-            }
-            Err(_) => carried_out()?,
-        };
+        view.troubles = carry_out_accepted(home, &view)?;
         // A changed schedule takes effect when it is registered, so it is registered now. If the
         // first tick registered it, a run due in that tick's minute would be missed.
         if let Ok(root) = project::find(cli.here) {
@@ -137,6 +128,18 @@ impl SetupArgs {
         cli.ui.show(&view);
         Ok(if view.left.is_empty() { Exit::Done } else { Exit::Failed })
     }
+}
+
+/// Carries out the planned steps and accepts their changes to projects' files, even if a later step
+/// fails. Returns messages about problems that did not stop the setup.
+fn carry_out_accepted(home: &Env, view: &SetupView) -> Result<Vec<String>, Failure> {
+    let edits = view.planned.iter().filter_map(SetupStep::project_edit);
+    let before: Vec<(AcceptedProject, &str)> =
+        edits.map(|(root, text)| (AcceptedProject::load(home, root), text)).collect();
+    let done = carry_out(&view.planned, &home.setup_note(), &home.state.join("crontab.new"));
+    let accepted = before.into_iter().try_for_each(|(project, text)| project.accept(home, text));
+    let troubles = done?;
+    accepted.map(|()| troubles)
 }
 
 fn lock(home: &Env) -> Result<FileLock, Failure> {

@@ -72,7 +72,10 @@ pub(super) fn plan(
     let scheduler = kind.unwrap_or(SchedulerKind::Manual);
     Ok(SetupView {
         scheduler,
-        why: "already set up".to_owned(),
+        why: match kind {
+            Some(_) => "already set up".to_owned(),
+            None => "nothing is set up".to_owned(),
+        },
         of_this_system: scheduler.is_of_this_system(),
         minutes: minutes.into_iter().collect(),
         notes,

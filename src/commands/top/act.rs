@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use runner_engine::ids::RunId;
 use runner_engine::store::{Event, RunRow, Store};
+use runner_text::shell_line;
 
 use crate::commands::{call, runs};
 use crate::env::{self, Env};
@@ -56,7 +57,7 @@ pub(super) fn carry_out(home: &Env, action: &Action) -> Result<ActionEnd, Failur
         project: request.of.as_ref().map(|(row, _)| row.project.clone()),
         run: request.of.as_ref().map(|(row, _)| row.id.clone()),
         kind: "top".to_owned(),
-        detail: format!("runner {}: asked by {}", request.words.join(" "), env::person()),
+        detail: format!("runner {}: asked by {}", shell_line(&request.words), env::person()),
     })?;
     drop(store);
     let folder = request.of.as_ref().map(|(_, folder)| folder.as_path());

@@ -12,6 +12,7 @@ use runner_engine::git::changes::literal;
 use runner_engine::git::{Git, GitError, Read};
 use runner_engine::process::Stdin;
 use runner_engine::publish::{RealFs, RelPath};
+use runner_text::shell_word;
 
 use super::super::spec::DreamSpec;
 use super::plan::{ActionPlan, FileChange};
@@ -167,7 +168,8 @@ impl Privacy {
         match self.reason {
             PrivacyReason::Setting | PrivacyReason::Ignored => None,
             PrivacyReason::Tracked => Some(format!(
-                "to make them private: git rm -r --cached {folder}, commit, then runner init --private-notes"
+                "to make them private: git rm -r --cached {}, commit, then runner init --private-notes",
+                shell_word(folder)
             )),
             PrivacyReason::NotIgnored => {
                 Some(format!("runner init --private-notes makes git ignore {folder}"))

@@ -29,13 +29,12 @@ use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment, Error, Output, State, UndefinedBehavior, Value};
 use runner_engine::digest::Digest;
 use runner_engine::outcome::{Outcome, SkipReason};
-use runner_text::counted;
+use runner_text::{counted, shell_word};
 use serde::Serialize;
 
 use super::budget_usage::format_amount;
 use super::fleet_usage::FleetUsage;
 use super::model::NightReport;
-use super::proposals::shell_word;
 use super::run_line::RunLine;
 
 /// The one style sheet.
@@ -173,7 +172,7 @@ fn environment() -> Environment<'static> {
     syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
     environment.set_syntax(syntax.build().expect("these are Jinja's own delimiters"));
     environment.add_filter("counted", counted::<u64>);
-    environment.add_filter("shell_word", shell_word);
+    environment.add_filter("shell_word", |word: &str| shell_word(word));
     environment.add_filter("fine", scape::fine);
     environment.add_filter("signed", |change: f64| format!("{change:+.3}"));
     environment.add_filter("tenth", scape::tenth);
