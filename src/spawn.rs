@@ -116,7 +116,7 @@ pub fn run_to_end(
     manner: SpawnMode,
 ) -> Result<RunRow, Failure> {
     let mut first = Some(run.clone());
-    let all = run_all(home, store, me, manner, |_| {
+    let all = run_all(home, store, me, manner, |_, _| {
         Ok(NextAction { start: first.take().into_iter().collect(), ..NextAction::default() })
     })?;
     Ok(store.run(all.last().unwrap_or(run))?)
@@ -139,16 +139,25 @@ const REST: Duration = Duration::from_secs(60);
 /// How often a waiting process rereads the clock, in case the clock has been set.
 pub const LOOK: Duration = Duration::from_secs(1);
 
+/// The runs that have been started so far.
+#[derive(Clone, Copy, Debug)]
+pub struct StartedRuns<'a> {
+    /// All of them, in the order in which they were started.
+    pub all: &'a [RunId],
+    /// Number of runs that have not ended.
+    pub live: usize,
+}
+
 /// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor
 /// `soon`. `next` is called again whenever a run ends, at least once a second while `soon` is set,
-/// and otherwise at least once a minute. After TERM or INT, it is not called again. Returns the ids
-/// of all started runs.
+/// and otherwise at least once a minute. After TERM or INT, it is not called again, and a manual
+/// run that has not begun is cancelled. Returns the ids of all started runs.
 pub fn run_all(
     home: &Env,
     store: &mut Store,
     me: &ProcessIdentity,
     manner: SpawnMode,
-    mut next: impl FnMut(&mut Store) -> Result<NextAction, Failure>,
+    mut next: impl FnMut(&mut Store, StartedRuns<'_>) -> Result<NextAction, Failure>,
 ) -> Result<Vec<RunId>, Failure> {
     let mut live: BTreeMap<u32, Started> = BTreeMap::new();
     let mut all = Vec::new();
@@ -157,7 +166,7 @@ pub fn run_all(
         // After a signal, no new run is started.
         let fresh = match &forwarder {
             Some(forwarder) if forwarder.signaled.load(Ordering::SeqCst) => NextAction::default(),
-            _ => next(store)?,
+            _ => next(store, StartedRuns { all: &all, live: live.len() })?,
         };
         let patience = match fresh.soon {
             Some(soon) => soon.min(LOOK),
@@ -181,6 +190,10 @@ pub fn run_all(
             let status = started.child.wait().map_err(|error| {
                 Failure::internal(format!("cannot wait for run {}: {error}", started.run))
             })?;
+            if forwarder.signaled.load(Ordering::SeqCst) && store.run(&started.run)?.manual() {
+                let why = "it was stopped by a signal before it began".to_owned();
+                store.decline(&started.run, &Outcome::Cancelled { why }, home.wall()?)?;
+            }
             if let Some(again) = settle_after(home, store, me, &started.run, &status.to_string())? {
                 if forwarder.signaled.load(Ordering::SeqCst) {
                     // After a signal, a later tick starts the next attempt.
@@ -276,7 +289,7 @@ pub fn settle_after(
                 mark(home, store, run)?;
                 Ok(retry)
             }
-            Recovered::Alone | Recovered::Start(_) => {
+            Recovered::Alone | Recovered::Queued | Recovered::Start(_) => {
                 show::complain(&format!(
                     "the process of run {run} ended with {status} and the run cannot be settled yet; \
                      `runner tick` tries again"
@@ -368,13 +381,15 @@ impl SignalForwarder {
     fn start() -> Self {
         let pids = Arc::new(Mutex::new(BTreeSet::new()));
         let signaled = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&signaled);
+        for signal in [SIGTERM, SIGINT] {
+            // The flag is set before a run that received the same signal is seen to end.
+            let _unhandled = signal_hook::flag::register(signal, Arc::clone(&signaled));
+        }
         let forwarder = Self { pids: Arc::clone(&pids), signaled };
         if let Ok(mut signals) = Signals::new([SIGTERM, SIGINT]) {
             // If the thread cannot be started, recovery settles the runs later.
             let _detached = thread::Builder::new().spawn(move || {
                 for _ in signals.forever() {
-                    seen.store(true, Ordering::SeqCst);
                     for pid in pids.lock().unwrap_or_else(PoisonError::into_inner).iter() {
                         if let Some(pid) = i32::try_from(*pid).ok().and_then(Pid::from_raw) {
                             let _already_gone = kill_process(pid, Signal::TERM);

@@ -6,8 +6,8 @@
 //!       └──> start
 //! ```
 //!
-//! The store omits the runs of paused jobs, except when it starts the runs of one night. This
-//! module must never do I/O, read a clock or start a process.
+//! The store omits the runs of paused jobs, except in nights that the user started. This module
+//! must never do I/O, read a clock or start a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,6 +41,9 @@ pub struct LiveRun {
     pub group: String,
     /// Maximum number of live runs in the group, as configured for the job.
     pub slots: u32,
+    /// Number of the group's slots that the run occupies: 0 while it waits for its turn in a night
+    /// that the user started, otherwise 1.
+    pub busy: u32,
 }
 
 /// The runs that leave the queue.
@@ -72,7 +75,8 @@ pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> 
     // applies, so no project exceeds another project's limit.
     let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
-    for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, 1))) {
+    for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, one.busy)))
+    {
         let group = groups.entry(name.clone()).or_default();
         group.slots = group.slots.min(slots.max(1));
         group.busy += busy;
@@ -131,10 +135,12 @@ mod tests {
             [2, 1, 3],
             "two runs of group a and one run of group b start"
         );
-        let busy = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2 };
+        let busy = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2, busy: 1 };
         assert_eq!(names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start), [2, 3]);
         let busy = vec![busy; 2];
         assert_eq!(names(choose(all.to_vec(), &busy, at(10)).start), [3]);
+        let idle: Vec<LiveRun> = busy.into_iter().map(|busy| LiveRun { busy: 0, ..busy }).collect();
+        assert_eq!(names(choose(all.to_vec(), &idle, at(10)).start), [2, 1, 3]);
     }
 
     #[test]
@@ -143,7 +149,7 @@ mod tests {
         all[0].slots = 100;
         all[1].slots = 1;
         assert_eq!(choose(all.clone(), &[], at(9)).start.len(), 1);
-        let narrow = LiveRun { job: JobId(7), group: "a".to_owned(), slots: 1 };
+        let narrow = LiveRun { job: JobId(7), group: "a".to_owned(), slots: 1, busy: 1 };
         assert_eq!(choose(all, &[narrow], at(9)), Choice::default());
     }
 
@@ -151,7 +157,7 @@ mod tests {
     fn a_job_starts_one_run_at_a_time() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
-        let live = [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1 }];
+        let live = [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1, busy: 1 }];
         assert_eq!(choose(all, &live, at(10)), Choice::default());
     }
 
@@ -159,7 +165,7 @@ mod tests {
     fn passed_start_deadline_expires_in_full_group() {
         let mut late = waiting(1, "a", 0, 1);
         late.start_by = Some(at(5));
-        let busy = vec![LiveRun { job: JobId(7), group: "a".to_owned(), slots: 2 }; 2];
+        let busy = vec![LiveRun { job: JobId(7), group: "a".to_owned(), slots: 2, busy: 1 }; 2];
         assert_eq!(choose(vec![late.clone()], &busy, at(5)), Choice::default());
         let choice = choose(vec![late.clone()], &busy, at(6));
         assert_eq!(choice.expired, [(late.run, at(5))]);

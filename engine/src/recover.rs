@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! queued: no process is responsible for the run, so there is nothing to recover
-//! requested, lock free, starter and process dead ──scheduled───> start it again
-//!                                                └─manual──────> lost
+//! requested, lock free, starter and process dead ──scheduled────> start it again
+//!                                                ├─manual night─> queued
+//!                                                └─manual───────> lost
 //! requested, its process past its deadline and grace ──> kill it ──> timed-out
 //! running, lock free ──> kill its processes ──> take over ──> publication: roll forward ──> its outcome
 //!                                                         │             conflict ──> failed (guard)
@@ -145,6 +146,8 @@ pub enum Recovered {
     Alone,
     /// The run has not started, and the caller must start it now.
     Start(RunId),
+    /// The run has not started, and waits in the queue.
+    Queued,
     /// The run was settled.
     Settled {
         outcome: Outcome,
@@ -381,7 +384,14 @@ fn never_began(
     }
     // A delivered result is applied regardless of who requested the run.
     let applies = store.fleet_note(&run.id, FleetNote::Applies)?.is_some();
-    if run.manual() && run.night.is_none() && !applies {
+    if run.manual() && run.night.is_some() && !applies {
+        // The dead process requested all runs of its night at once, so they may not all start now.
+        return Ok(match store.requeue(&run.id, now)? {
+            true => Recovered::Queued,
+            false => Recovered::Alone,
+        });
+    }
+    if run.manual() && !applies {
         let why = "the command that requested the run ended before the run began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {

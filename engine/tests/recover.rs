@@ -20,8 +20,8 @@ use runner_engine::recover::{self, BEGIN_LIMIT, Driver, Host, OVERRUN_GRACE};
 use runner_engine::schedule::Schedule;
 use runner_engine::scope::{Expect, FinishedScope, Scope};
 use runner_engine::store::{
-    Admission, Admitted, Budget, CommitGuard, Enter, FleetNote, NewJob, NewOccurrence, Node,
-    Origin, Project, Recorded, RunState, RunSummary, Store,
+    Admission, Admitted, Budget, CommitGuard, Enter, FOREVER, FleetNote, NewJob, NewOccurrence,
+    Node, Origin, Project, Recorded, RunState, RunSummary, Store,
 };
 use runner_engine::tick::{Tick, report_job, tick};
 use runner_engine::time::{ClockReading, boot_time};
@@ -479,4 +479,39 @@ fn a_stuck_publication_can_be_cancelled() {
     assert!(reported.contains("given up (manually)") && reported.contains(STAGING), "{reported}");
     world.tick(boot_time());
     assert!(world.root().join(STAGING).is_dir(), "the staging folder was removed");
+}
+
+#[test]
+fn dead_night_continues_within_its_slots() {
+    let mut world = world();
+    let mut policy = Policy::default();
+    policy.group.slots = 1;
+    let jobs = ["dream", "tidy"].map(|name| NewJob {
+        name: name.into(),
+        policy: policy.clone(),
+        ..report_job()
+    });
+    world.store.project_jobs(&world.project, "t", "", &jobs, now()).unwrap();
+    // The user started the night in spite of the pause.
+    world.store.pause(None, FOREVER).unwrap();
+    let night = world.store.open_night(&world.project, "2026-11-21", now(), FOREVER).unwrap();
+    let runs = jobs.map(|job| {
+        let job = world.store.job(&world.project, &job.name).unwrap().id;
+        let new = NewOccurrence {
+            night: Some(night.id),
+            ..NewOccurrence::manual(job, "k".into(), now())
+        };
+        match world.store.enter(&new, &nobody(), now()).unwrap() {
+            Recorded::New(run) => run,
+            Recorded::Known(_) => panic!("the occurrence was already known"),
+        }
+    });
+    let [first, second] = &runs;
+    assert_eq!(world.tick(boot_time()).start, std::slice::from_ref(first));
+    let me = world.me.clone();
+    world.store.spawned(first, &me, boot_time() + BEGIN_LIMIT).unwrap();
+    assert!(world.tick(boot_time()).start.is_empty());
+    let summary = RunSummary::default();
+    world.store.settle(first, None, &Outcome::Succeeded, &summary, now()).unwrap();
+    assert_eq!(world.tick(boot_time()).start, std::slice::from_ref(second));
 }

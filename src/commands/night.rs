@@ -9,7 +9,7 @@ use runner_engine::ids::{OccurrenceId, RunId};
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Trigger;
-use runner_engine::store::{NewOccurrence, Night, Recorded, Store};
+use runner_engine::store::{NewOccurrence, Night, Origin, Recorded, RunRow, RunState, Store};
 use runner_engine::tick::{civil_date, close_nights};
 use runner_jobs::report::{self, NightReport};
 use serde::Serialize;
@@ -20,7 +20,7 @@ use crate::config::{Config, TriggerSpec};
 use crate::daemon::client;
 use crate::env::Env;
 use crate::project::LoadedProject;
-use crate::spawn::{self, SpawnMode};
+use crate::spawn::{self, NextAction, SpawnMode};
 use crate::ui::{Failure, Ui, View, show};
 
 /// Run every enabled job of the project once, under one budget, and write one report
@@ -167,30 +167,55 @@ impl RunningNight<'_> {
     /// Executes the queued runs one after another. A signal stops the current run and cancels the
     /// rest. If the user cancels a run by its id, only that run is stopped.
     fn work(&mut self, mut queue: VecDeque<RunId>) -> Result<(), Failure> {
-        while let Some(run) = queue.pop_front() {
-            // The user may have cancelled the run while it was waiting for its turn.
-            let waiting = self.store.run(&run)?;
-            let cancelled = waiting.outcome().is_some();
-            let row = match cancelled {
-                true => waiting,
-                false => {
-                    spawn::run_to_end(self.home, &mut self.store, &self.me, &run, self.manner)?
-                }
-            };
-            let exit = row.outcome().map_or(Exit::Internal, |outcome| outcome.exit(true));
-            self.worst = self.worst.max(exit);
-            self.manner.ui.show_part(&EndedRun::of(&row));
-            if exit == Exit::Cancelled && !cancelled && row.cancel().is_none() {
-                break;
+        let Self { home, store, me, night, manner, worst } = self;
+        let mut ended = |row: &RunRow| {
+            *worst = (*worst).max(row.outcome().map_or(Exit::Internal, |it| it.exit(true)));
+            manner.ui.show_part(&EndedRun::of(row));
+        };
+        let mut interrupted = true;
+        let all = spawn::run_all(home, store, me, *manner, |store, started| {
+            if started.live > 0 {
+                return Ok(NextAction::default());
             }
-            let now = self.home.wall()?;
-            queue.extend(self.store.start_ready(Some(self.night.id), &self.me, now)?);
+            if let Some(run) = started.all.last() {
+                ended(&store.run(run)?);
+                queue.extend(store.start_ready(Some(night.id), me, home.wall()?)?);
+            }
+            while let Some(run) = queue.pop_front() {
+                // The user may have cancelled the run while it was waiting for its turn.
+                let row = store.run(&run)?;
+                if row.outcome().is_none() {
+                    return Ok(NextAction { start: vec![run], ..NextAction::default() });
+                }
+                ended(&row);
+            }
+            interrupted = false;
+            Ok(NextAction::default())
+        })?;
+        if interrupted {
+            if let Some(run) = all.last() {
+                ended(&store.run(run)?);
+            }
+            self.cancel_rest()?;
         }
-        for run in queue {
-            let outcome = Outcome::Cancelled {
-                why: "the night was cancelled before this run started".to_owned(),
+        Ok(())
+    }
+
+    /// Cancels the night's runs that have not begun, except runs that another process starts, and
+    /// queued runs of scheduled times or of `enqueue`.
+    fn cancel_rest(&mut self) -> Result<(), Failure> {
+        let why = "the night was cancelled before this run started";
+        for one in self.store.occurrences_of(self.night.id)? {
+            let Some(row) = self.store.last_run_of(&one.id)? else { continue };
+            let waits = match &row.state {
+                RunState::Queued { .. } => matches!(one.origin, Origin::Manual | Origin::Event),
+                RunState::Requested { starter, .. } => *starter == self.me,
+                RunState::Running { .. } | RunState::Settled { .. } => false,
             };
-            self.store.decline(&run, &outcome, self.home.wall()?)?;
+            if waits {
+                self.store.cancel(&row.id, why, self.home.wall()?)?;
+                self.worst = self.worst.max(Exit::Cancelled);
+            }
         }
         Ok(())
     }

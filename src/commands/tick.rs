@@ -57,7 +57,7 @@ impl TickArgs {
         let mut store = home.store()?;
         let mut reported = TickReport::default();
         let mode = SpawnMode { watched: false, ..cli.spawn_mode() };
-        let started = spawn::run_all(home, &mut store, &me, mode, |store| {
+        let started = spawn::run_all(home, &mut store, &me, mode, |store, _| {
             let TickResult { start, settled, troubles, unreadable, ending } =
                 tick::once(home, store, &me, Reread::WhatChanged)?;
             reported.unreadable_projects.extend(unreadable);

@@ -2,7 +2,14 @@
 
 use std::fs;
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Stdio;
+
+use runner_engine::locks::{JobLock, job_lock_path};
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use crate::fixture::Fixture;
+use crate::served::NO_DREAM;
 
 const TWO: &str = "[jobs.a]\nkind = \"command\"\nprogram = \"true\"\n[jobs.b]\nkind = \"command\"\nprogram = \"true\"\n";
 
@@ -40,6 +47,18 @@ fn caught_up_night_reports_after_its_jobs() {
     assert!(report.contains("3 succeeded") && !report.contains("unfinished"), "{report}");
     assert!(report.contains("## Missed") && report.contains("nothing was running"), "{report}");
     fixture.run_at("2026-11-23T12:05:00Z", &["status"]).ends(0).expect_text("missed");
+}
+
+#[test]
+fn jobs_caught_up_together_share_a_night() {
+    let fixture = old("[jobs.late]\nkind = \"overnight\"\ntrigger = \"daily 23:00\"\n");
+    fixture.run_at("2026-11-21T23:30:00Z", &["tick"]).ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM nights"), 1);
+    // The pass was due next, but its last scheduled time is after that of the other job.
+    fixture.run_at("2026-11-25T12:00:00Z", &["tick"]).ends(0);
+    assert_eq!(fixture.count("SELECT count(*) FROM nights"), 2);
+    let report = fixture.read(".runner/reports/2026-11-25/report.md");
+    assert!(report.contains("late") && report.contains("dream"), "{report}");
 }
 
 #[test]
@@ -132,6 +151,39 @@ fn cancelled_night_is_closed_and_reported() {
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
     let reports = fs::read_dir(fixture.path(".runner/reports")).unwrap().count();
     assert_eq!(reports, 1);
+}
+
+#[test]
+fn night_ends_if_stopped_before_a_run_begins() {
+    let after = "[jobs.c]\nkind = \"command\"\ntrigger = \"after a ends\"\nprogram = \"true\"\n";
+    let fixture = Fixture::with(&format!("{NO_DREAM}{TWO}{after}"));
+    let project: String =
+        fixture.store().query_row("SELECT id FROM projects", [], |row| row.get(0)).unwrap();
+    let path = job_lock_path(&fixture.state(), &project.parse().unwrap(), "a");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    // The run's process waits a few seconds for a lock that names no holder.
+    let lock = JobLock::try_take(&path).unwrap();
+    let mut command = fixture.runner(&["night"]);
+    let mut night = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
+    while fixture.count("SELECT count(*) FROM runs WHERE owner IS NOT NULL") == 0 {
+        assert!(night.try_wait().unwrap().is_none(), "the night ended");
+    }
+    kill_process_group(Pid::from_child(&night), Signal::INT).unwrap();
+    assert_eq!(night.wait().unwrap().code(), Some(130));
+    drop(lock);
+    fixture.run(&["tick"]).ends(0);
+    let began = "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job
+                 WHERE r.started IS NOT NULL AND j.name <> 'report'";
+    assert_eq!(fixture.count(began), 0);
+    fixture.run(&["report"]).ends(0).expect_text("2 cancelled").expect_text("1 skipped");
+}
+
+#[test]
+fn followers_in_a_manual_night_ignore_a_pause() {
+    let after = "[jobs.c]\nkind = \"command\"\ntrigger = \"after a\"\nprogram = \"true\"\n";
+    let fixture = Fixture::with(&format!("{NO_DREAM}{TWO}{after}"));
+    fixture.run(&["pause", "--all"]).ends(0);
+    fixture.run(&["night"]).ends(0).expect_text("3 succeeded");
 }
 
 #[test]

@@ -51,6 +51,11 @@ pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
     })
 }
 
+/// The condition that the user started the night of the occurrence `o`, which is the case if the
+/// night has a manual occurrence.
+pub(super) const MANUAL: &str =
+    "EXISTS (SELECT 1 FROM occurrences m WHERE m.night = o.night AND m.origin = 'manual')";
+
 impl Store {
     /// Opens a night named after `date`. If the project already has a night with that date, a
     /// number is appended to the name.
@@ -72,7 +77,7 @@ impl Store {
         now: Timestamp,
         closes: Timestamp,
     ) -> Result<Night> {
-        let id = self.write(|tx| open_or_join(tx, project, date, now, closes))?;
+        let id = self.write(|tx| open_or_join(tx, project, date, (now, closes), now))?;
         self.night(id)
     }
 
@@ -82,6 +87,13 @@ impl Store {
             let found = db.first(&sql, [wanted], night)?;
             found.ok_or_else(|| Fault::not_found("night", wanted.0))
         })
+    }
+
+    /// Returns whether an occurrence belongs to a night that the user started, whose runs ignore
+    /// pauses.
+    pub fn in_manual_night(&self, occurrence: &OccurrenceId) -> Result<bool> {
+        let sql = format!("SELECT 1 FROM occurrences o WHERE o.id = ?1 AND {MANUAL}");
+        self.view(|db| db.exists(&sql, [occurrence]))
     }
 
     /// Returns the name of the folder that contains the night's report, or `None` if there is no
@@ -193,17 +205,19 @@ fn open(
     Ok(Night { id, project: project.clone(), name, opens, closes, closed: None })
 }
 
-/// Returns the id of the project's night that is open at `opens`, or opens a new night.
+/// Returns the id of the project's night that is open at `now`, or opens a night that lasts from
+/// `opens` to `closes`. Jobs that are caught up together share a night, although they were due at
+/// different times.
 pub(super) fn open_or_join(
     tx: &Transaction<'_>,
     project: &ProjectId,
     date: &str,
-    opens: Timestamp,
-    closes: Timestamp,
+    (opens, closes): (Timestamp, Timestamp),
+    now: Timestamp,
 ) -> Result<NightId, Fault> {
     let sql = "SELECT id FROM nights WHERE project = ?1 AND closed IS NULL
                  AND opens <= ?2 AND closes > ?2 ORDER BY id DESC LIMIT 1";
-    match tx.first(sql, params![project, millis(opens)], |row| row.get(0))? {
+    match tx.first(sql, params![project, millis(now)], |row| row.get(0))? {
         Some(night) => Ok(night),
         None => Ok(open(tx, project, date, opens, closes)?.id),
     }

@@ -118,7 +118,7 @@ impl Store {
                 (Some(&fire), Some(length), Some(date)) => {
                     // A night that is opened late still gets its full length.
                     let closes = fire.max(now).saturating_add(length).unwrap_or(now);
-                    Some(nights::open_or_join(tx, &job.project, date, fire, closes)?)
+                    Some(nights::open_or_join(tx, &job.project, date, (fire, closes), now)?)
                 }
                 _ => None,
             };

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use super::columns::{Query as _, millis, time, time_opt, to_json};
+use super::nights::MANUAL;
 use super::{AHEAD, FOREVER, Fault, JobId, NightId, Result, Store, jobs, settle};
 use crate::ids::RunId;
 use crate::outcome::SkipReason;
@@ -19,9 +20,9 @@ impl Store {
     /// Requests the runs that may start at `now`, makes `starter` responsible for them, and returns
     /// their ids. Runs whose start deadline has passed are skipped.
     ///
-    /// `only` limits the choice to one night, whose runs start even during a pause. The runs are
-    /// chosen and requested in one transaction, so two processes never start the same run or use
-    /// the same free slot. The cost grows with the number of ready runs.
+    /// `only` limits the choice to one night. The runs of a night that the user started start even
+    /// during a pause. The runs are chosen and requested in one transaction, so two processes never
+    /// start the same run or use the same free slot. The cost grows with the number of ready runs.
     pub fn start_ready(
         &mut self,
         only: Option<NightId>,
@@ -126,20 +127,22 @@ fn waiting(
 ) -> Result<Vec<QueuedRun>, Fault> {
     // A scheduled run waits until all runs for the older scheduled times of its job are settled,
     // including retries.
-    let sql = "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
+    let sql = format!(
+        "SELECT r.id, r.job, o.priority, o.due, o.origin IN ('clock', 'event') AND NOT EXISTS (
                  SELECT 1 FROM runs e WHERE e.occurrence = r.occurrence AND e.started IS NOT NULL)
          FROM runs r INDEXED BY runs_ready JOIN occurrences o ON o.id = r.occurrence
          JOIN jobs j ON j.id = r.job
          WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
            AND (?2 IS NULL OR o.night = ?2)
-           AND (?2 IS NOT NULL OR (coalesce(j.paused_until, 0) <= ?1
-                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)))
+           AND (coalesce(j.paused_until, 0) <= ?1
+                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1) OR {MANUAL})
            AND (o.origin <> 'clock' OR NOT EXISTS (
                 SELECT 1 FROM runs e JOIN occurrences f ON f.id = e.occurrence
                 WHERE e.job = r.job AND e.state <> 'settled' AND f.origin = 'clock' AND f.due < o.due))
-         ORDER BY r.rowid";
+         ORDER BY r.rowid"
+    );
     type Ready = (RunId, JobId, i32, Timestamp, bool);
-    let ready: Vec<Ready> = tx.all(sql, params![millis(now), only], |row| {
+    let ready: Vec<Ready> = tx.all(&sql, params![millis(now), only], |row| {
         Ok((row.get(0)?, row.get(1)?, row.get(2)?, time(row, 3)?, row.get(4)?))
     })?;
     let mut policies: BTreeMap<JobId, Policy> = BTreeMap::new();
@@ -175,13 +178,18 @@ fn waiting(
 /// Returns the live runs. A live run whose job has no slot count occupies a slot, but does not
 /// limit the number of slots in its group.
 fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
-    tx.all(
-        "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots' FROM runs r INDEXED BY runs_live
-         JOIN jobs j ON j.id = r.job WHERE r.state IN ('requested', 'running')",
-        [],
-        |row| {
-            let slots: Option<u32> = row.get(2)?;
-            Ok(LiveRun { job: row.get(0)?, group: row.get(1)?, slots: slots.unwrap_or(u32::MAX) })
-        },
-    )
+    // The process of a manual night requests all runs at once, but spawns them one by one.
+    let sql = "SELECT r.job, j.slot_group, j.policy -> '$.group' ->> 'slots',
+           NOT (r.owner IS NULL AND o.origin = 'manual' AND o.night IS NOT NULL)
+         FROM runs r INDEXED BY runs_live JOIN occurrences o ON o.id = r.occurrence
+         JOIN jobs j ON j.id = r.job WHERE r.state IN ('requested', 'running')";
+    tx.all(sql, [], |row| {
+        let slots: Option<u32> = row.get(2)?;
+        Ok(LiveRun {
+            job: row.get(0)?,
+            group: row.get(1)?,
+            slots: slots.unwrap_or(u32::MAX),
+            busy: row.get(3)?,
+        })
+    })
 }

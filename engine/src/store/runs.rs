@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use serde::{Deserialize, Serialize};
 
-use super::columns::{Count, Json, Query as _, json, json_opt, time, time_opt, to_json};
+use super::columns::{Count, Json, Query as _, json, json_opt, millis, time, time_opt, to_json};
 use super::{Fault, JobId, NightId, Origin, Result, Store};
 use crate::awake::SleepInhibition;
 use crate::ids::{Fence, OccurrenceId, ProjectId, RunId};
@@ -282,6 +282,9 @@ fn state(row: &Row<'_>) -> rusqlite::Result<RunState> {
     })
 }
 
+/// The query for whether any attempt at an occurrence was admitted.
+pub(super) const BEGAN: &str = "SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL";
+
 /// Returns a query that selects [`COLUMNS`]. `index` is empty or an `INDEXED BY` clause.
 fn select(index: &str, wheres: &str) -> String {
     format!(
@@ -355,6 +358,14 @@ impl Store {
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(starter)])? == 1))
     }
 
+    /// Returns a requested run to the queue. Returns `false` and changes nothing if the run is no
+    /// longer requested.
+    pub fn requeue(&mut self, run: &RunId, now: Timestamp) -> Result<bool> {
+        let sql = "UPDATE runs SET state = 'queued', ready_at = ?2, starter = NULL, owner = NULL,
+                     deadline = NULL WHERE id = ?1 AND state = 'requested'";
+        self.write(|tx| Ok(tx.change(sql, params![run, millis(now)])? == 1))
+    }
+
     /// Records the process spawned for a requested run and the time by which the run must be
     /// admitted, measured since boot. Returns `false` and changes nothing if the run is no longer
     /// requested.
@@ -386,8 +397,7 @@ impl Store {
 
     /// Returns whether any attempt at an occurrence was admitted.
     pub fn began(&self, occurrence: &OccurrenceId) -> Result<bool> {
-        let sql = "SELECT 1 FROM runs WHERE occurrence = ?1 AND started IS NOT NULL";
-        self.view(|db| db.exists(sql, [occurrence]))
+        self.view(|db| db.exists(BEGAN, [occurrence]))
     }
 
     /// Counts the job's most recent consecutive runs that were deferred with a reason that begins

@@ -19,6 +19,7 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::columns::{Query as _, free, free_json, json, millis, time, time_opt};
 use super::rows::{NewOccurrence, Origin, line_up, queue};
+use super::runs::BEGAN;
 use super::usage::budget_seconds;
 use super::{
     Fault, JobId, NightId, Result, RunSummary, StoreError, alerts, jobs, nights, reserve, totals,
@@ -223,7 +224,8 @@ pub(super) fn not_followed(outcome: &Outcome) -> String {
 
 /// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
 /// If this job did not succeed, a follower that requires success is recorded as skipped. If this
-/// job did no work, all followers are recorded as skipped.
+/// job was skipped or deferred, or was cancelled or lost before it began, all followers are recorded
+/// as skipped.
 fn follow(
     tx: &Transaction<'_>,
     over: &EndedRun,
@@ -239,6 +241,11 @@ fn follow(
         |row| Ok((row.get(0)?, json(row, 1)?)),
     )?;
     let outcome = &over.outcome;
+    let ended = match outcome {
+        Outcome::Skipped { .. } | Outcome::Deferred { .. } => false,
+        Outcome::Cancelled { .. } | Outcome::Lost { .. } => tx.exists(BEGAN, [&over.occurrence])?,
+        _ => true,
+    };
     for (follower, schedule) in followers {
         let Trigger::After(after) = schedule.trigger else {
             continue;
@@ -248,8 +255,6 @@ fn follow(
             origin: Origin::Event,
             ..NewOccurrence::manual(follower, format!("after {run}"), now)
         };
-        // A skipped or deferred run did no work, so it starts no follower.
-        let ended = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
         if outcome.published() || (after.on == On::End && ended) {
             await_turn(tx, &new, now, now)?;
         } else {

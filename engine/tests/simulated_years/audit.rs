@@ -360,7 +360,13 @@ impl Year {
                 let failure = hidden_failure(&runs[..=index]);
                 let failure = failure.filter(|it| !last || one.outcome.as_ref() == Some(it));
                 let outcome = failure.as_ref().unwrap_or(own);
-                let began = !matches!(outcome, Outcome::Skipped { .. } | Outcome::Deferred { .. });
+                let began = match outcome {
+                    Outcome::Skipped { .. } | Outcome::Deferred { .. } => false,
+                    Outcome::Cancelled { .. } | Outcome::Lost { .. } => {
+                        runs[..=index].iter().any(|run| run.fence.is_some())
+                    }
+                    _ => true,
+                };
                 let wanted = outcome.published() || (after.on == On::End && began);
                 let skipped = matches!(&follower.outcome, Some(Outcome::Skipped { why, .. }) if why.contains(" ended as "));
                 assert!(

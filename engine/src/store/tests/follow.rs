@@ -17,7 +17,13 @@ fn chained() -> Fixture {
 /// job, the run's state if it is not settled, or "nothing" if the job has no run.
 fn ended(fixture: &mut Fixture, outcome: &Outcome) -> [String; 3] {
     let run = fixture.requested("fetch", &OccurrenceId::new(now()).to_string());
-    fixture.end(&run, outcome, later(1));
+    fixture.admit(&run, Budget::default(), &[]).unwrap();
+    after_end(fixture, &run, outcome)
+}
+
+/// Settles a run of `fetch`, and returns the same as [`ended`].
+fn after_end(fixture: &mut Fixture, run: &RunId, outcome: &Outcome) -> [String; 3] {
+    fixture.end(run, outcome, later(1));
     fixture.check();
     ["use", "notify", "last"].map(|job| {
         let runs = fixture.runs_of(job);
@@ -55,6 +61,17 @@ fn outcome_decides_which_followers_start() {
     let put_off = Outcome::Deferred { until: later(15), why: "dirty".to_owned() };
     let found = ended(&mut fixture, &put_off);
     assert!(found[0].starts_with("skipped") && found[1].starts_with("skipped"), "{found:?}");
+}
+
+#[test]
+fn runs_that_never_began_start_no_followers() {
+    let why = || "manually".to_owned();
+    for outcome in [Outcome::Cancelled { why: why() }, Outcome::Lost { why: why() }] {
+        let mut fixture = chained();
+        let run = fixture.requested("fetch", "k");
+        let found = after_end(&mut fixture, &run, &outcome);
+        assert_eq!(found[1], format!("skipped: fetch ended as {outcome}"));
+    }
 }
 
 #[test]

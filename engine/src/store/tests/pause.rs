@@ -136,8 +136,8 @@ fn manual_night_ignores_the_pause() {
     let night = fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();
     let wish = NewOccurrence { night: Some(night.id), ..fixture.wish("dream", Origin::Event) };
     fixture.store.enqueue(&wish, now(), None, now()).unwrap();
-    let me = fixture.me.clone();
     assert!(fixture.start(later(1)).is_empty());
-    let started = fixture.store.start_ready(Some(night.id), &me, later(1)).unwrap();
-    assert_eq!(started.len(), 1);
+    let manual = NewOccurrence { night: Some(night.id), ..fixture.wish("tidy", Origin::Manual) };
+    fixture.store.enter(&manual, &fixture.me, now()).unwrap();
+    assert_eq!(fixture.start(later(1)).len(), 1);
 }

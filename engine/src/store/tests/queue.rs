@@ -63,6 +63,26 @@ fn manual_runs_use_slots_across_projects() {
 }
 
 #[test]
+fn waiting_runs_of_a_manual_night_use_no_slot() {
+    let mut fixture = fixture();
+    fixture.jobs(&["a", "b", "c"].map(|name| grouped(name, 1)));
+    let night = fixture.store.open_night(&fixture.project, "2026-11-21", now(), later(60)).unwrap();
+    let [first, _] = ["a", "b"].map(|job| {
+        let new = NewOccurrence { night: Some(night.id), ..fixture.wish(job, Origin::Manual) };
+        match fixture.store.enter(&new, &fixture.me, now()).unwrap() {
+            Recorded::New(run) => run,
+            Recorded::Known(_) => panic!(),
+        }
+    });
+    let other = fixture.enqueue("c");
+    let me = fixture.me.clone();
+    fixture.store.spawned(&first, &me, Duration::from_secs(9)).unwrap();
+    assert!(fixture.start(later(1)).is_empty());
+    fixture.end(&first, &Outcome::Succeeded, later(1));
+    assert_eq!(fixture.start(later(1)), [other]);
+}
+
+#[test]
 fn job_has_at_most_one_live_run() {
     let mut fixture = fixture();
     let (first, second) = (fixture.enqueue("dream"), fixture.enqueue("dream"));
