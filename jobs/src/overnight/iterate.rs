@@ -10,7 +10,6 @@
 //! records. Two iterations must never run at the same time, and a marker must never be cleared
 //! before its iteration is recorded.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use runner_engine::outcome::Class;
@@ -34,8 +33,6 @@ pub struct LoopResult {
     pub promoted: Vec<Promotion>,
     /// The close-loop report of the last committed iteration, or null if there is none.
     pub close_loop: Value,
-    /// The night's gains: counts by name.
-    pub gain: BTreeMap<String, u64>,
 }
 
 /// Whether the loop continues after an iteration.

@@ -127,21 +127,12 @@ impl Night<'_, '_> {
         };
 
         self.at("commit");
-        let counts = [
-            ("harvested", harvested.added.len()),
-            ("promoted", closed.promoted.len()),
-            ("removed", defragged.removed.len()),
-            ("compiled", compiled.len()),
-        ];
         let whole = self.commit(iteration, began, targets, &original, &mut history);
         if whole.is_err() {
             // The commit failed, so a plateau that this iteration found must not end the loop.
             self.summary.plateau_reason = None;
         }
         let whole = whole?;
-        for (name, count) in counts {
-            *looped.gain.entry(name.to_owned()).or_default() += count as u64;
-        }
         looped.promoted.extend(closed.promoted.iter().cloned());
         looped.close_loop = serde_json::to_value(&closed).unwrap_or_default();
         // If fields or content were lost, the loop ends, because another iteration could lose more

@@ -13,6 +13,7 @@
 //! `bd` also writes to `.beads`. A night must never write to git, and never create a link.
 
 use runner_text::counted;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -214,7 +215,7 @@ impl Night<'_, '_> {
         self.beads(&mut packets);
         self.trace(&mut counsel, &packets);
         self.deliver(packets)?;
-        self.summarize(&looped, &measured);
+        self.summarize(&measured);
         Ok(measured.fitness.composite)
     }
 
@@ -235,9 +236,7 @@ impl Night<'_, '_> {
         let last = self.summary.iterations.last();
         let last = last.filter(|it| it.status == IterationStatus::Failed);
         // In a resumed night, an earlier process may have completed the close-loop step.
-        let closed =
-            |it: &Iteration| matches!(it.status, IterationStatus::Done | IterationStatus::Degraded);
-        let never = !self.summary.iterations.iter().any(closed);
+        let never = !self.summary.iterations.iter().any(committed);
         if let (Value::Null, true, Some(last)) = (&looped.close_loop, never, last) {
             let why = last.error.clone().unwrap_or_default();
             self.at("close-loop");
@@ -427,9 +426,9 @@ impl Night<'_, '_> {
     }
 
     /// Sets the summary's gain, fitness change, dreamscape and recommended commands.
-    fn summarize(&mut self, looped: &LoopResult, measured: &Measured) {
+    fn summarize(&mut self, measured: &Measured) {
         let packets = self.summary.morning_packets.clone().unwrap_or_default();
-        let mut gain = looped.gain.clone();
+        let mut gain = gain(&self.summary.iterations);
         gain.insert("packets".to_owned(), packets.len() as u64);
         gain.insert("proposed".to_owned(), self.proposed);
         self.summary.gain = Some(gain);
@@ -548,6 +547,28 @@ impl Night<'_, '_> {
         self.summary.duration = length(boot_time().saturating_sub(self.began));
         self.summary.artifacts.insert("log".to_owned(), LOG.to_owned());
     }
+}
+
+/// Returns whether an iteration is part of the corpus.
+fn committed(iteration: &Iteration) -> bool {
+    matches!(iteration.status, IterationStatus::Done | IterationStatus::Degraded)
+}
+
+/// Returns the changes that the committed iterations made to the corpus: counts by name. In a
+/// resumed night, these include the iterations of earlier processes.
+fn gain(iterations: &[Iteration]) -> BTreeMap<String, u64> {
+    let mut gain = BTreeMap::new();
+    for one in iterations.iter().filter(|one| committed(one)) {
+        for (stage, name) in [
+            (&one.ingest, "harvested"),
+            (&one.ingest, "promoted"),
+            (&one.reduce, "removed"),
+            (&one.reduce, "compiled"),
+        ] {
+            *gain.entry(name.to_owned()).or_default() += stage[name].as_u64().unwrap_or(0);
+        }
+    }
+    gain
 }
 
 /// Reads an iteration and its run id from a marker's record. Returns `None` if the record is

@@ -105,6 +105,8 @@ fn resume_survives_a_clock_set_back() {
         .map(|it| it["index"].as_u64().unwrap())
         .collect();
     assert_eq!(ids, (1..=ids.len() as u64).collect::<Vec<_>>());
+    // The dead process promoted these nodes.
+    assert!(summary["yield"]["promoted"].as_u64().unwrap() >= 9, "{summary}");
     let run = summary["run_id"].as_str().unwrap();
     let dead = json(&fixture, &format!("{LATEST}/{run}/interrupted-1.json"));
     assert_eq!(dead["status"], "failed");
