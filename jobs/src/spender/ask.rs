@@ -167,7 +167,10 @@ impl Spender<'_> {
         ideas: u64,
     ) -> Result<(Result<Reply, AskError>, bool), AskError> {
         let asked = self.backends.first.clone();
-        let open = self.open(&asked, request, ideas)?;
+        let open = match self.open(&asked, request, ideas) {
+            Err(limited @ AskError::Limited { .. }) => return Ok((Err(limited), true)),
+            open => open?,
+        };
         let (answer, heard) = match block_on(self.metered(&asked, request, &open)) {
             Ok(done) => done,
             Err(error) => (unavailable("a runtime", &error), ObservedUsage::default()),
@@ -183,12 +186,23 @@ impl Spender<'_> {
     }
 
     /// Reserves a request that is about to be sent.
+    ///
+    /// # Errors
+    /// Returns [`AskError::Limited`] if a limit applies to the backend's pool, unless the run was
+    /// started manually, and the errors of [`Spender::reserve`].
     pub(super) fn open(
         &mut self,
         asked: &PaidBackend,
         request: &Request,
         ideas: u64,
     ) -> Result<OpenRequest, AskError> {
+        let now = self.tools.clock.wall();
+        if !self.admitted.manual()
+            && let Some(limit) = self.store.limit(&asked.spending.pool, now)?
+        {
+            let until = self.spread(limit.until, now);
+            return Err(AskError::Limited { until, why: limit.why });
+        }
         let (id, want) = self.reserve(&*asked.backend, request, ideas)?;
         let model = asked.backend.describe().model;
         self.asked = true;
@@ -369,12 +383,16 @@ impl Spender<'_> {
             let why = format!("refused {streak} times in a row, despite waiting: {why}");
             return Ok(AskError::Backend(BackendError::RateLimited { until: None, why }));
         }
+        Ok(AskError::Limited { until: self.spread(until, now), why })
+    }
+
+    /// Returns the time at which the run continues after a limit that ends at `until`.
+    fn spread(&self, until: Timestamp, now: Timestamp) -> Timestamp {
         // The run itself waits out a limit that ends soon, so no jitter is added to this end time.
-        let until = match Duration::try_from(until.duration_since(now)) {
+        match Duration::try_from(until.duration_since(now)) {
             Ok(left) if left <= SHORT_LIMIT => until,
             _ => quota::spread(until, self.admitted.run().as_str()),
-        };
-        Ok(AskError::Limited { until, why })
+        }
     }
 
     fn note_limit(

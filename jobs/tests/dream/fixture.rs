@@ -18,7 +18,7 @@ use runner_engine::process::Cancel;
 use runner_engine::process_id::ProcessIdentity;
 use runner_engine::schedule::Schedule;
 use runner_engine::store::{
-    Admission, Budget, Enter, NewJob, NewOccurrence, Node, Project, Recorded, Store,
+    Admission, Budget, Enter, NewJob, NewOccurrence, Node, Origin, Project, Recorded, Store,
 };
 use runner_engine::time::Clock;
 use runner_jobs::dream::DreamSpec;
@@ -45,6 +45,8 @@ pub struct Fixture {
     pub spending: Spending,
     /// The time budget that each pass requests, in seconds, or `None` for the default.
     pub seconds: Option<u64>,
+    /// The origin of the passes.
+    pub origin: Origin,
     /// The store that records the passes and decisions.
     pub store: Store,
     project: ProjectId,
@@ -84,6 +86,7 @@ impl Fixture {
             spec: DreamSpec::default(),
             spending: Spending::default(),
             seconds: None,
+            origin: Origin::Manual,
             store,
             project,
             passes: 0,
@@ -305,7 +308,10 @@ impl Fixture {
 
     fn enter(&mut self, now: Timestamp) -> RunId {
         let job = self.store.job(&self.project, "dream").unwrap().id;
-        let new = NewOccurrence::manual(job, format!("pass {}", self.passes), now);
+        let new = NewOccurrence {
+            origin: self.origin,
+            ..NewOccurrence::manual(job, format!("pass {}", self.passes), now)
+        };
         match self.store.enter(&new, &ProcessIdentity::me(), now).unwrap() {
             Recorded::New(run) => run,
             Recorded::Known(_) => panic!("the occurrence was already known"),

@@ -12,7 +12,7 @@ use runner_backends::{
 };
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process::{Cancel, ChildSandbox, ChildSpec, Limits, OutputVerdict, Stdin, run};
-use runner_engine::store::RunRow;
+use runner_engine::store::{Origin, RunRow};
 use runner_engine::time::boot_time;
 use runner_jobs::prices::{Price, Prices};
 use runner_jobs::{SettledRun, Silent, Spending};
@@ -340,6 +340,18 @@ fn pool_leaves_a_part_of_the_window() {
             assert!(limit.why.contains("the pool reserves 25 %"), "{}", limit.why);
         }
     }
+}
+
+#[test]
+fn limit_stops_further_calls_of_admitted_runs() {
+    let mut place = place();
+    place.origin = Origin::Clock;
+    place.spec.quiet_minutes = 0;
+    place.store.note_limit("max", Some(at(9)), "others met it", at(0)).unwrap();
+    let (settled, row) = pass(&mut place, &[], End::Answers(Some(usage(1, Some(1)))));
+    let Outcome::Deferred { until, why } = settled.outcome else { panic!("{settled:?}") };
+    assert!(at(9) <= until && why.contains("others met it"), "{until} {why}");
+    assert_eq!(place.store.spent_by(&row.id).unwrap().calls, 0);
 }
 
 #[test]
