@@ -26,13 +26,13 @@ use runner_engine::publish::marker::{
     self, Marker, MarkerFs as _, MarkerLog, MarkerOutcome, MarkerState,
 };
 use runner_engine::publish::{
-    BadPath, Draft, FsError, LogError, Manifest, NEW_FILE_MODE, PathState, PublishError,
-    PublishFs as _, RealFs, RelPath, discard, publish,
+    BadPath, Draft, FsError, LogError, Manifest, NEW_FILE_MODE, PublishError, PublishFs as _,
+    RealFs, RelPath, discard, publish,
 };
 use serde_json::Value;
 
 use super::corpus::oscillation::FileHistory;
-use super::corpus::{Changes, FOLDER as CORPUS, SUBPATHS};
+use super::corpus::{Changes, Corpus, FOLDER as CORPUS, SUBPATHS};
 use super::lock::{CommitLock, FOLDER, LockError};
 use crate::json::pretty;
 
@@ -44,9 +44,8 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// Why a commit could not be made, finished or inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. [`settle`], [`is_pending`] and
-    /// [`targets`] return this variant if a path is not allowed, or if a file or the commit lock
-    /// cannot be used.
+    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. [`settle`] and [`is_pending`]
+    /// return this variant if a path is not allowed, or if a file or the commit lock cannot be used.
     #[error("nothing was committed: {0}")]
     Before(String),
     /// The commit is recorded but not finished, or its marker cannot be read. The next process that
@@ -94,26 +93,14 @@ impl Target {
     }
 }
 
-/// Returns a target for each changed file, with the digest of the file's current content.
-///
-/// # Errors
-/// Returns an error if a path is not one of the corpus's own paths, is not a regular file or cannot
-/// be read.
-pub fn targets(root: &Path, changes: Changes) -> Result<Vec<Target>, CommitError> {
-    let fs = open(root)?;
-    changes
-        .into_iter()
-        .map(|(path, after)| {
-            let before = match fs.inspect(&rel(&path)?).map_err(before)? {
-                PathState::Absent => None,
-                PathState::Content(digest) => Some(digest),
-                PathState::NotAFile(what) => {
-                    return Err(CommitError::Before(format!("{path} is {what}")));
-                }
-            };
-            Ok(Target { path, before, after })
-        })
-        .collect()
+/// Returns a target for each changed file. A file that no longer has the content that `corpus` was
+/// read from is then not replaced.
+pub fn targets(corpus: &Corpus, changes: Changes) -> Vec<Target> {
+    let target = |(path, after): (String, _)| {
+        let before = corpus.at(&path).map(|node| node.digest);
+        Target { path, before, after }
+    };
+    changes.into_iter().map(target).collect()
 }
 
 impl Commit<'_> {

@@ -65,6 +65,16 @@ pub struct CorpusProposal {
     pub decision: Decision,
 }
 
+impl CorpusProposal {
+    /// Returns the front matter field that retires the node.
+    fn field(&self) -> &'static str {
+        match self.reason {
+            RetireReason::Duplicate => "superseded_by",
+            RetireReason::Stale | RetireReason::Failed | RetireReason::Oscillating => "status",
+        }
+    }
+}
+
 /// Why the proposals could not be read or written, or a decision was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ProposalError {
@@ -80,6 +90,16 @@ pub enum ProposalError {
     NotDecided(String),
     #[error("{0} has changed since the proposal was made")]
     Changed(String),
+    #[error(
+        "{path} has changed since proposal {id} was accepted, and restoring its earlier text would \
+         discard the changes"
+    )]
+    Edited {
+        id: String,
+        path: String,
+        /// The field that retired the node.
+        field: &'static str,
+    },
     #[error("the front matter of {0} cannot be edited safely")]
     Uneditable(String),
 }
@@ -218,9 +238,9 @@ impl Proposals {
                 return Err(ProposalError::Changed(of));
             }
             (RetireReason::Duplicate, Some(better)) => {
-                edit::set(&node.text, "superseded_by", &better.id)
+                edit::set(&node.text, one.field(), &better.id)
             }
-            _ => edit::set(&node.text, "status", "retired"),
+            _ => edit::set(&node.text, one.field(), "retired"),
         };
         let text = text.ok_or_else(|| ProposalError::Uneditable(one.path.clone()))?;
         one.decision = Decision::Accepted { at: at.to_owned(), before: node.text.clone() };
@@ -261,7 +281,8 @@ impl Proposals {
                 // the reopened proposal.
                 let known = [&one.text, before].map(|text| Some(Digest::of(text.as_bytes())));
                 if !known.contains(&now) {
-                    return Err(ProposalError::Changed(one.path.clone()));
+                    let (id, path) = (id.to_owned(), one.path.clone());
+                    return Err(ProposalError::Edited { id, path, field: one.field() });
                 }
                 let before = before.clone();
                 one.text.clone_from(&before);

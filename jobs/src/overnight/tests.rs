@@ -2,9 +2,12 @@
 
 use std::fs;
 
+use jiff::Timestamp;
 use jiff::civil::{Date, date};
+use runner_engine::ids::{Fence, RunId};
 use serde_json::json;
 
+use super::commit::{Commit, targets};
 use super::corpus::close_loop::close_loop;
 use super::corpus::compile::compile;
 use super::corpus::defrag::{Options, RetireReason, defrag, suggestions};
@@ -14,7 +17,7 @@ use super::corpus::health::{METRICS, measure};
 use super::corpus::oscillation::{FileEvent, FileHistory};
 use super::corpus::uses::{NodeUse, Uses};
 use super::corpus::work::WorkFile;
-use super::corpus::{Changes, Corpus, Maturity, NodeKind};
+use super::corpus::{Changes, Corpus, FOLDER, Maturity, NodeKind, read};
 use super::output::Output;
 use super::proposals::Proposals;
 use super::resume::rehydrate;
@@ -416,4 +419,29 @@ fn iterations_after_gap_or_mismatch_are_rejected() {
     let (found, reported) = rehydrate(&out, "R");
     assert_eq!(found.len(), 2);
     assert!(reported[0].contains("iter-3.json is rejected"), "{reported:?}");
+}
+
+#[test]
+fn file_edited_after_reading_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(".agents/learnings/a.md");
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, learning("", TEXT)).unwrap();
+    let corpus = read(&folder.path().join(FOLDER)).unwrap();
+    let changes = Changes::from([("learnings/a.md".to_owned(), Some(b"new".to_vec()))]);
+    fs::write(&path, "the user's text").unwrap();
+    let free = |_: &RunId, _: Fence| Ok(());
+    let commit = Commit {
+        root: folder.path(),
+        run: RunId::new(Timestamp::UNIX_EPOCH),
+        fence: Fence(0),
+        guard: &free,
+        number: 0,
+        iteration_id: String::new(),
+        started_at: String::new(),
+        record: json!(null),
+    };
+    let error = commit.make(targets(&corpus, changes)).unwrap_err();
+    assert!(error.to_string().contains("learnings/a.md was changed"), "{error}");
+    assert_eq!(fs::read_to_string(&path).unwrap(), "the user's text");
 }

@@ -183,7 +183,7 @@ impl CorpusFolder<'_> {
         commit::settle(&self.root).map_err(not_committed)?;
         let corpus = read(&self.root.join(FOLDER)).map_err(unreadable)?;
         let (report, changes) = step(&corpus)?;
-        let targets = commit::targets(&self.root, changes).map_err(not_committed)?;
+        let targets = commit::targets(&corpus, changes);
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;
@@ -238,7 +238,10 @@ pub(super) fn locked(error: LockError) -> Failure {
 
 fn not_committed(error: CommitError) -> Failure {
     match error {
-        CommitError::Before(_) | CommitError::Marker(_) => Failure::cannot_write(error.to_string()),
+        CommitError::Before(_) => {
+            Failure::cannot_write(error.to_string()).hint("run the command again")
+        }
+        CommitError::Marker(_) => Failure::cannot_write(error.to_string()),
         CommitError::Unfinished(_) => Failure::cannot_write(error.to_string())
             .hint("free disk space or restore the changed file, then run the command again"),
         CommitError::TakenOver => Failure::later(error.to_string()),

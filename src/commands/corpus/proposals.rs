@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
 use runner_jobs::overnight::corpus::defrag::{Options, Suggestion};
-use runner_jobs::overnight::corpus::{Changes, Corpus};
+use runner_jobs::overnight::corpus::{Changes, Corpus, FOLDER};
 use runner_jobs::overnight::proposals::{CorpusProposal, Decision, ProposalError, Proposals};
 use serde::Serialize;
 
@@ -110,6 +110,8 @@ fn decide(
 fn refused(error: ProposalError) -> Failure {
     let what = error.to_string();
     match error {
+        ProposalError::Edited { path, field, .. } => Failure::later(what)
+            .hint(format!("edit {FOLDER}/{path} and remove or restore the field {field}")),
         ProposalError::Io(_) => Failure::cannot_write(what),
         ProposalError::Damaged(..) => {
             Failure::data(what).hint("repair or remove the line, then run the command again")

@@ -115,6 +115,15 @@ fn retirement_needs_a_decision_and_can_be_undone() {
     run_ok(&fixture, &["corpus", "accept", id]).ends(0);
     assert!(fixture.read(".agents/learnings/old.md").contains("status: retired"));
     run_ok(&fixture, &["corpus", "accept", id]).ends(2).expect_text("already decided");
+    let retired = fixture.read(".agents/learnings/old.md");
+    let edited = format!("{retired}A later thought.\n");
+    fixture.write(".agents/learnings/old.md", &edited);
+    run_ok(&fixture, &["corpus", "undo", id])
+        .ends(75)
+        .expect_text("learnings/old.md has changed since proposal")
+        .expect_text("fix: edit .agents/learnings/old.md and remove or restore the field status");
+    assert_eq!(fixture.read(".agents/learnings/old.md"), edited);
+    fixture.write(".agents/learnings/old.md", &retired);
     run_ok(&fixture, &["corpus", "undo", id]).ends(0);
     assert_eq!(tree(&fixture), before);
     run_ok(&fixture, &["corpus", "reject", id]).ends(0);
