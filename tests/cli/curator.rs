@@ -237,6 +237,31 @@ fn sessions_are_chunked_and_ideas_seeded_once() {
 }
 
 #[test]
+fn jobs_process_only_their_source() {
+    let fixture = Fixture::with(JOB);
+    fixture.write("docs/index.md", "# Index\n\n[gone](gone.md) [plan](plan.md)\n");
+    let plan = "# Plan\n\n[x](x.md)\n[y](y.md)\n- [ ] Show the queue depth in the status line\n\
+                - [ ] Retry the upload after a reset\n";
+    fixture.write("docs/plan.md", plan);
+    fixture.write("s.jsonl", "{}\n");
+    let enqueue = |kind: &str, source: &[&str]| {
+        let args = ["curator", "enqueue", "--kind", kind, "--source"];
+        fixture.run(&[&args, source].concat()).ends(0);
+    };
+    let work = || fixture.run(&["curator", "work"]).ends(0);
+    enqueue("lint-wiki", &["docs/plan.md"]);
+    work().expect_text("2 findings in 1 note");
+    enqueue("lint-wiki", &["docs/plan.md", "--chunk-start", "4", "--chunk-end", "4"]);
+    work().expect_text("1 finding in 1 note");
+    enqueue("dream-seed", &["docs/plan.md", "--chunk-start", "6"]);
+    work().expect_text("1 draft of 1 open point in 1 note");
+    for kind in ["lint-wiki", "dream-seed"] {
+        enqueue(kind, &["s.jsonl"]);
+        work().expect_text("is not a note");
+    }
+}
+
+#[test]
 fn learnings_wait_for_the_corpus_lock() {
     let fixture = Fixture::with(JOB);
     let said = "Never push to the main branch without asking me first, because it deploys itself";

@@ -67,6 +67,14 @@ pub struct Source {
     pub chunk_end: Option<u64>,
 }
 
+impl Source {
+    /// Returns whether a line, counted from 1, is in the part of the file that the job processes.
+    pub fn covers(&self, line: usize) -> bool {
+        let line = u64::try_from(line).unwrap_or(u64::MAX);
+        line >= self.chunk_start.unwrap_or(1) && line <= self.chunk_end.unwrap_or(u64::MAX)
+    }
+}
+
 /// A job file. The last four fields extend the contract and have defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobFile {

@@ -171,7 +171,7 @@ fn squeezed(text: &str) -> String {
 /// Drafts ideas from the open points of notes and of the memory.
 ///
 /// # Errors
-/// Returns an error if the source does not exist or is inside a folder that this job does not read,
+/// Returns an error if the source is not a note or is inside a folder that this job does not read,
 /// if there is neither a notes folder nor an open point from a session, if the database cannot be
 /// used, or if the run was cancelled.
 pub(super) fn run(
@@ -204,8 +204,17 @@ pub(super) fn run(
                     path.display()
                 )));
             }
-            notes(ctx.files.root(), ctx.files.root(), &leave, Some(&path), IgnoredNotes::LeftOut).0
+            let root = ctx.files.root();
+            let (read, _) = notes(root, root, &leave, Some(&path), IgnoredNotes::LeftOut);
+            if read.is_empty() {
+                return Err(bad(format!("its source {} is not a note", path.display())));
+            }
+            read
         }
+    };
+    let covered = |seed: &Seed| match (&job.source, &seed.origin) {
+        (Some(source), SeedOrigin::Note { line, .. }) => source.covers(*line),
+        _ => true,
     };
     let mut there = ideas(&ctx.files.root().join(&spec.ideas));
     there.extend(made.iter().map(|(_, text)| text.clone()));
@@ -213,7 +222,8 @@ pub(super) fn run(
         0 => String::new(),
         number => format!(" and {} from sessions", counted(number, "note")),
     };
-    let all: Vec<Seed> = left.into_iter().chain(read.iter().flat_map(seeds)).collect();
+    let found = read.iter().flat_map(seeds).filter(covered);
+    let all: Vec<Seed> = left.into_iter().chain(found).collect();
     let count = all.len();
     let open = fresh(all, &there);
     let (chosen, without) = choose(ctx, job, open)?;

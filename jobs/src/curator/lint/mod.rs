@@ -148,11 +148,12 @@ fn unusable(folder: &Path) -> Option<String> {
     ))
 }
 
-/// Checks the notes in the vault.
+/// Checks the notes in the vault. If the job names a source, only the findings in that note are
+/// kept.
 ///
 /// # Errors
-/// Returns an error if the notes folder does not exist, the database cannot be used, or the run was
-/// cancelled.
+/// Returns an error if the notes folder does not exist, the source is not one of its notes, the
+/// database cannot be used, or the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,
@@ -172,6 +173,17 @@ pub(super) fn run(
     let there = move |path: &str| root.join(path).exists() || vault.join(path).exists();
     let today = ctx.clock.now().to_zoned(TimeZone::UTC).date();
     let mut findings = check(&notes, &|path| folder.join(path).exists(), &there, today);
+    let mut checked = notes.len();
+    if let Some(source) = &job.source {
+        let name = std::fs::canonicalize(ctx.files.root().join(&source.path)).ok();
+        let name = name.as_deref().and_then(|path| path.strip_prefix(&folder).ok()?.to_str());
+        if !notes.iter().any(|note| Some(note.path.as_str()) == name) {
+            let why = format!("its source {} is not a note in {}", source.path, folder.display());
+            return Err(JobError::failed(Class::Environment, why));
+        }
+        findings.retain(|it| Some(it.file.as_str()) == name && source.covers(it.line));
+        checked = 1;
+    }
     let without = match findings.is_empty() {
         true => None,
         false => suggest(ctx, job, &notes, &mut findings)?,
@@ -180,7 +192,7 @@ pub(super) fn run(
         "job": job.id,
         "at": ctx.clock.now(),
         "vault": spec.vault_dir,
-        "notes": notes.len(),
+        "notes": checked,
         "not_read": left,
         "findings": findings,
     });
@@ -190,11 +202,11 @@ pub(super) fn run(
         headline: format!(
             "{} in {}: {base}.md",
             counted(findings.len(), "finding"),
-            counted(notes.len(), "note")
+            counted(checked, "note")
         ),
         artifacts: vec![
             (format!("{base}.json"), text),
-            (format!("{base}.md"), page(&findings, notes.len(), &left).into_bytes()),
+            (format!("{base}.md"), page(&findings, checked, &left).into_bytes()),
         ],
         without,
     })
