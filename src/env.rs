@@ -23,7 +23,7 @@ use runner_engine::ids::{OccurrenceId, ProjectId, RunId};
 use runner_engine::recover::RUNS;
 use runner_engine::store::{Store, StoreError};
 use runner_engine::time::{Clock, ClockReading};
-use runner_jobs::recording;
+use runner_jobs::{AgentFolders, agent_folders, recording};
 use sd_notify::NotifyState;
 
 use crate::config::{OverrideScope, Overrides, Stack};
@@ -418,6 +418,11 @@ pub fn child_environment() -> BTreeMap<String, String> {
 /// Returns the values of those variables that are set and valid UTF-8.
 pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     names.filter_map(|name| Some((name.to_owned(), env::var(name).ok()?))).collect()
+}
+
+/// Returns the folders of the agents' programs.
+pub fn agent_folders() -> AgentFolders {
+    AgentFolders::of(&named(agent_folders::VARIABLES.into_iter()))
 }
 
 /// Returns the user's login name, or "somebody" if no variable contains one.

@@ -12,7 +12,8 @@ use std::process::{Command, Stdio};
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::store::{NewOccurrence, Origin, Project, RunFilter, Store};
-use runner_jobs::sessions::sources::{Source, SourcePlaces, wanted_sources};
+use runner_jobs::AgentFolders;
+use runner_jobs::sessions::sources::{Source, SourcePlaces, is_named, wanted_sources};
 use runner_jobs::sessions::{SessionsSpec, due};
 
 use crate::env::{self, Env};
@@ -46,9 +47,9 @@ fn of_job(
     project: &Project,
     (job, spec): (&str, &SessionsSpec),
 ) -> Result<(), Failure> {
-    let folder = home.folder().ok();
     let now = home.wall()?;
-    let waiting = due(places(&project.path, folder.as_deref(), spec), spec, now);
+    let agents = env::agent_folders();
+    let waiting = due(places(&project.path, &agents, spec), spec, now);
     if waiting.is_empty() {
         return Ok(());
     }
@@ -74,8 +75,12 @@ fn of_job(
 }
 
 /// Returns the locations of a project's transcripts.
-fn places<'a>(root: &'a Path, home: Option<&'a Path>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
-    SourcePlaces { root, home, folders: &spec.transcripts, steps: &spec.steps }
+fn places<'a>(
+    root: &'a Path,
+    agents: &'a AgentFolders,
+    spec: &'a SessionsSpec,
+) -> SourcePlaces<'a> {
+    SourcePlaces { root, agents, folders: &spec.transcripts, steps: &spec.steps }
 }
 
 /// Starts the analysis of a session that has ended, if its project has a job for it. The agent's
@@ -89,12 +94,12 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
     let kept = store.projections(Some(&id))?;
     let projection = kept.get(&id).and_then(|text| Projection::read(text));
     let jobs = projection.map(|it| it.sessions).unwrap_or_default();
-    let folder = home.folder().ok();
+    let agents = env::agent_folders();
     let now = home.wall()?;
     // A session without a prompt has no transcript.
     let known = jobs.values().any(|spec| {
-        let places = places(root, folder.as_deref(), spec);
-        !wanted_sources(places, now, &|source| source.id == session).is_empty()
+        let places = places(root, &agents, spec);
+        !wanted_sources(places, now, &|source| is_named(&source.id, session)).is_empty()
     });
     if !known {
         return Ok(());

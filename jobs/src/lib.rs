@@ -12,6 +12,7 @@
     allow(clippy::disallowed_methods, reason = "tests read only files that they wrote")
 )]
 
+pub mod agent_folders;
 pub mod backend_test;
 pub mod clock;
 pub mod command;
@@ -47,6 +48,7 @@ pub mod steps;
 pub mod telemetry;
 pub mod usage_meter;
 
+pub use agent_folders::AgentFolders;
 pub use context::{Context, ContextParts, Folders, Progress, RunFiles, RunMode, Silent};
 pub use dry_run::DryRunPlan;
 pub use execute::{ExecuteError, SettledRun, execute};

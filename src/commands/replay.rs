@@ -11,10 +11,9 @@ use runner_engine::error_chain::whole;
 use runner_engine::files::{RECORD, read_host, write_atomic};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::Exit;
-use runner_jobs::Folders;
-use runner_jobs::kinds;
 use runner_jobs::recording::{FOLDER, Recording, RecordingError, run_named};
 use runner_jobs::replay::{ReplayError, Replayed, replay};
+use runner_jobs::{AgentFolders, Folders, kinds};
 use runner_text::{counted, shell_word};
 use serde::Serialize;
 
@@ -73,6 +72,7 @@ impl ReplayArgs {
             cache: &scratch.aside.join(CACHE),
             run_dir: &scratch.aside.join(RUN),
             state: None,
+            agents: &AgentFolders::default(),
         };
         let done = replay(&recording, lent, &cli.env.clock);
         let replayed = done.map_err(|error| unreplayable(&path, &error))?;

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
@@ -142,11 +142,15 @@ fn new_session_gets_last_packet_before_notes() {
 
 /// Calls the hook that reports the end of a session.
 fn ended(fixture: &Fixture, session: &str) {
+    let mut hook = fixture.runner(&["hook", "session-end"]);
+    report_end(fixture, session, &mut hook);
+}
+
+fn report_end(fixture: &Fixture, session: &str, hook: &mut Command) {
     let payload = fixture.root().join("payload.json");
     let cwd = fs::canonicalize(fixture.project()).unwrap();
     let text = json!({ "session_id": session, "cwd": cwd, "reason": "prompt_input_exit" });
     fs::write(&payload, text.to_string()).unwrap();
-    let mut hook = fixture.runner(&["hook", "session-end"]);
     let output = hook.stdin(File::open(&payload).unwrap()).output().unwrap();
     CommandOutput::of(output).ends(0);
 }
@@ -181,6 +185,40 @@ fn end_of_session_starts_its_analysis() {
     fixture.run(&["sessions", "analyze", "one"]).ends(0);
     assert_eq!(ending(), "interrupted", "the session is reported as ended although it continued");
     assert_eq!(fixture.count("SELECT count(*) FROM runs"), 3);
+}
+
+#[test]
+fn sessions_in_folders_of_the_environment_are_found() {
+    let fixture = Fixture::with(JOB);
+    fixture.run(&["tick"]).ends(0);
+    let run = |words: &[&str]| {
+        let mut command = fixture.runner(words);
+        command.env("CLAUDE_CONFIG_DIR", fixture.root().join("claude"));
+        command.env("CODEX_HOME", fixture.root().join("codex"));
+        command
+    };
+    let done = |words: &[&str]| CommandOutput::of(run(words).output().unwrap()).ends(0);
+    write(&fixture, "one", &repair(1), 3_600);
+    fs::rename(fixture.root().join(".claude"), fixture.root().join("claude")).unwrap();
+    analyze(&fixture).ends(0).expect_text("no idle session");
+    done(&["sessions", "analyze"]).expect_text("1 session analyzed");
+    // Codex reports the end of a session by the last part of its rollout's name.
+    let day = fixture.root().join("codex/sessions/2026/01/02");
+    fs::create_dir_all(&day).unwrap();
+    let id = "01a22501-df16-7650-8b7f-1ccf453cfbdd";
+    let cwd = fs::canonicalize(fixture.project()).unwrap();
+    let meta = json!({ "timestamp": "2026-01-02T03:00:00Z", "type": "session_meta",
+        "payload": { "id": id, "cwd": cwd } });
+    let rollout = format!("rollout-2026-01-02T03-00-00-{id}");
+    fs::write(day.join(format!("{rollout}.jsonl")), format!("{meta}\n")).unwrap();
+    report_end(&fixture, id, &mut run(&["hook", "session-end"]));
+    let began = Instant::now();
+    let state = || done(&["sessions", "list", "--json"]).json()[0]["state"].clone();
+    while state() != "analyzed" {
+        assert!(began.elapsed() < Duration::from_secs(60), "the session is not analyzed");
+    }
+    let shown = fixture.run(&["sessions", "show", &rollout, "--json"]).ends(0).json();
+    assert_eq!(shown["ending"], "clean");
 }
 
 #[test]

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use runner_engine::locks::JobLock;
 use runner_engine::scope::Scope;
 
+use crate::agent_folders::AgentFolders;
+
 /// The subfolder of a run's folder where the backends' child processes work.
 pub const CHILD_FOLDER: &str = "child";
 /// The subfolder of a run's folder where a command leaves its artifacts.
@@ -24,6 +26,8 @@ pub struct Folders<'a> {
     /// Runner's state folder, which contains the locks. `None` if the run changes no files before
     /// its main work.
     pub state: Option<&'a Path>,
+    /// The folders of the agents' programs.
+    pub agents: &'a AgentFolders,
 }
 
 /// Whether a run may keep caches.
@@ -66,6 +70,10 @@ impl<'a> RunFiles<'a> {
     /// Returns the run's private folder.
     pub fn run_dir(&self) -> &'a Path {
         self.folders.run_dir
+    }
+
+    pub(crate) fn agents(&self) -> &'a AgentFolders {
+        self.folders.agents
     }
 
     pub(crate) fn state(&self) -> Option<&'a Path> {

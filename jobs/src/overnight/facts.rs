@@ -14,6 +14,7 @@ use runner_engine::git::Git;
 use super::corpus::harvest::{CommitSource, NoteSource, Sources};
 use super::corpus::uses::Uses;
 use super::corpus::{Corpus, FOLDER as CORPUS};
+use crate::AgentFolders;
 use crate::evidence::ProjectEvidence;
 use crate::evidence::history::{self, HistoryLimits};
 use crate::sessions::sources::claude_transcripts;
@@ -133,8 +134,8 @@ impl Facts {
     }
 
     /// Returns the uses of a corpus. The first call reads them from citations, commits, work items
-    /// and the project's transcripts, including those in `home`. The caller sets [`Uses::merged`].
-    pub fn learn(&mut self, root: &Path, home: Option<&Path>, corpus: &Corpus) -> &mut Uses {
+    /// and the project's transcripts, including those of Claude Code. The caller sets [`Uses::merged`].
+    pub fn learn(&mut self, root: &Path, agents: &AgentFolders, corpus: &Corpus) -> &mut Uses {
         let uses = self.uses.take().unwrap_or_else(|| {
             let mut uses = Uses::default();
             uses.add_commits(&self.sources.commits, corpus);
@@ -155,7 +156,7 @@ impl Facts {
                 }
             }
             let mut left = SESSION_BYTES;
-            for path in transcripts(root, home) {
+            for path in transcripts(root, agents) {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                 let read = open_no_link(&path).and_then(|file| {
                     let size = file.metadata()?.len();
@@ -261,8 +262,8 @@ fn names(root: &Path) -> Vec<String> {
 }
 
 /// Returns at most [`SESSIONS`] transcripts of the project's sessions, newest first: those inside
-/// the corpus, and those that Claude Code keeps in the home folder.
-fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
+/// the corpus, and those that Claude Code keeps in its folder.
+fn transcripts(root: &Path, agents: &AgentFolders) -> Vec<PathBuf> {
     let own = beneath(root, &Path::new(CORPUS).join("ao/sessions")).ok();
     let own = own.and_then(|folder| fs::read_dir(folder).ok()).into_iter().flatten().flatten();
     let mut found: Vec<(std::time::SystemTime, PathBuf)> = own
@@ -272,7 +273,8 @@ fn transcripts(root: &Path, home: Option<&Path>) -> Vec<PathBuf> {
             Some((data.modified().ok()?, entry.path()))
         })
         .collect();
-    found.extend(home.iter().flat_map(|home| claude_transcripts(root, home, SESSIONS)));
+    let claude = agents.claude.iter();
+    found.extend(claude.flat_map(|claude| claude_transcripts(root, claude, SESSIONS)));
     found.sort_by(|a, b| b.cmp(a));
     found.into_iter().map(|(_, path)| path).take(SESSIONS).collect()
 }

@@ -273,8 +273,7 @@ impl Night<'_, '_> {
     /// every call.
     pub(super) fn learn(&mut self, corpus: &Corpus, history: &FileHistory) {
         let root = self.ctx.files.root();
-        let home = self.ctx.programs.env().get("HOME").map(std::path::PathBuf::from);
-        let uses = self.facts.learn(root, home.as_deref(), corpus);
+        let uses = self.facts.learn(root, self.ctx.files.agents(), corpus);
         uses.merged.clone_from(&history.merged);
     }
 

@@ -50,9 +50,8 @@ pub const KIND: &str = "overnight";
 
 /// Describes what a night would do now, without writing anything.
 pub fn plan(ctx: &crate::Context<'_>, spec: &OvernightSpec) -> Vec<String> {
-    let home = ctx.programs.env().get("HOME").map(std::path::Path::new);
     let now = preview::NightPreview {
-        home,
+        agents: ctx.files.agents(),
         root: ctx.files.root(),
         git: &ctx.git,
         spec,

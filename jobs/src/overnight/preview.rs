@@ -26,7 +26,7 @@ use super::output::{LOG, Output};
 use super::packets::{PacketSources, queue};
 use super::state::disk;
 use super::summary::{GUIDE, RunStatus, Runtime, StepStatus, Summary};
-use crate::JobError;
+use crate::{AgentFolders, JobError};
 
 /// The input of a dry run.
 pub struct NightPreview<'a> {
@@ -35,8 +35,8 @@ pub struct NightPreview<'a> {
     pub spec: &'a OvernightSpec,
     pub now: Timestamp,
     pub run_id: &'a str,
-    /// The user's home folder, in which Claude Code stores transcripts.
-    pub home: Option<&'a Path>,
+    /// The folders of the agents' programs.
+    pub agents: &'a AgentFolders,
 }
 
 /// Returns the summary of a dry run.
@@ -49,7 +49,7 @@ pub fn preview(seen: &NightPreview<'_>) -> Result<Summary, JobError> {
     let mut corpus = read(&root.join(CORPUS)).map_err(disk)?;
     let mut facts = Facts::read(root, seen.git);
     let history = commit::history(root);
-    let uses = facts.learn(root, seen.home, &corpus);
+    let uses = facts.learn(root, seen.agents, &corpus);
     uses.merged.clone_from(&history.merged);
     let mut uses = uses.clone();
     let before = measure(&corpus, &uses, date);

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::artifact::{Artifact, CONFIDENT, Content};
 use super::folder::{Digests, read_known};
 use super::record::SessionRecord;
+use super::sources::is_named;
 use super::tasks::failed_calls::{FailedCall, command, short};
 use super::tasks::injection::ARTIFACT_MARK;
 
@@ -82,7 +83,7 @@ pub fn hint(root: &Path, state: &Path, session: &str, tool: &str, line: &str) ->
     let bytes = read_known(root, &Digests::load(state), "/hints.json")?;
     let all: Vec<Hint> = serde_json::from_slice(&bytes).ok()?;
     let found = all.into_iter().find(|hint| hint.command == wanted)?;
-    let others = found.failures.iter().filter(|(other, _)| *other != session);
+    let others = found.failures.iter().filter(|(other, _)| !is_named(other, session));
     let count: u32 = others.map(|(_, count)| count).sum();
     (count >= FAILURES).then(|| {
         let Hint { worked, artifact, .. } = &found;

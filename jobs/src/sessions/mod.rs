@@ -36,7 +36,6 @@ pub mod transcript;
 
 use std::fs;
 use std::io::{self, BufReader, Read as _};
-use std::path::Path;
 use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
@@ -127,7 +126,7 @@ fn is_idle(source: &Source, spec: &SessionsSpec, now: Timestamp) -> bool {
 fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
     SourcePlaces {
         root: ctx.files.root(),
-        home: ctx.programs.env().get("HOME").map(Path::new),
+        agents: ctx.files.agents(),
         folders: &spec.transcripts,
         steps: &spec.steps,
     }
@@ -267,7 +266,8 @@ fn find(ctx: &Context<'_>, spec: &SessionsSpec, wanted: &str) -> Result<Source, 
     let found = match wanted.contains('/') {
         true => sources::source(ctx.files.root().join(wanted)),
         false => {
-            let all = wanted_sources(places(ctx, spec), ctx.clock.now(), &|it| it.id == wanted);
+            let named = |it: &Source| sources::is_named(&it.id, wanted);
+            let all = wanted_sources(places(ctx, spec), ctx.clock.now(), &named);
             all.into_iter().next()
         }
     };

@@ -15,12 +15,16 @@ use runner_engine::digest::Digest;
 use runner_engine::files::open_host;
 use serde_json::Value;
 
+use crate::AgentFolders;
+
 /// Number of bytes at the beginning of a transcript in which a row must name the session's folder.
 const BEGINNING: u64 = 256 * 1024;
 /// Maximum length of the first line of a sub-agent's file, in bytes.
 const AGENT_LINE: u64 = 256 * 1024;
 /// The age above which Codex rollouts are not inspected.
 const ROLLOUTS: SignedDuration = SignedDuration::from_hours(24 * 90);
+/// Length of a UUID's text, in bytes.
+const UUID: usize = 36;
 /// Maximum number of transcripts per project.
 const MOST: usize = 5_000;
 
@@ -39,13 +43,20 @@ pub struct Source {
     pub agents: Vec<PathBuf>,
 }
 
+/// Returns whether an agent's program calls the session with this id `name`. Codex's name is the
+/// UUID at the end of its rollout's file name.
+pub fn is_named(id: &str, name: &str) -> bool {
+    let rollout = || id.strip_prefix("rollout-")?.strip_suffix(name)?.strip_suffix('-');
+    id == name || (name.len() == UUID && rollout().is_some())
+}
+
 /// The folders to search for transcripts.
 #[derive(Clone, Copy, Debug)]
 pub struct SourcePlaces<'a> {
     /// The project's root.
     pub root: &'a Path,
-    /// The user's home folder.
-    pub home: Option<&'a Path>,
+    /// The folders of the agents' programs.
+    pub agents: &'a AgentFolders,
     /// Additional folders, absolute or relative to the root.
     pub folders: &'a [String],
     /// The file with the tool uses recorded by runner, relative to the root.
@@ -95,14 +106,14 @@ fn slug(root: &Path) -> String {
 }
 
 /// Returns the folder where Claude Code keeps a project's transcripts.
-fn claude_folder(root: &Path, home: &Path) -> PathBuf {
-    home.join(".claude/projects").join(slug(root))
+fn claude_folder(root: &Path, claude: &Path) -> PathBuf {
+    claude.join("projects").join(slug(root))
 }
 
 /// Returns the folders where Claude Code may keep transcripts of sessions in subfolders of `root`.
-fn claude_subfolders(root: &Path, home: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn claude_subfolders(root: &Path, claude: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let prefix = slug(root) + "-";
-    let entries = fs::read_dir(home.join(".claude/projects")).into_iter().flatten().flatten();
+    let entries = fs::read_dir(claude.join("projects")).into_iter().flatten().flatten();
     let is_below = move |entry: &fs::DirEntry| {
         entry.file_name().to_string_lossy().starts_with(&prefix)
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
@@ -111,10 +122,10 @@ fn claude_subfolders(root: &Path, home: &Path) -> impl Iterator<Item = PathBuf> 
 }
 
 /// Returns at most `most` of Claude Code's transcripts for a project, newest first, each with the
-/// time of its last change.
-pub fn claude_transcripts(root: &Path, home: &Path, most: usize) -> Vec<(SystemTime, PathBuf)> {
-    let own = transcripts(&claude_folder(root, home)).map(|path| (path, Proof::Slug));
-    let below = claude_subfolders(root, home)
+/// time of its last change. `claude` is Claude Code's folder.
+pub fn claude_transcripts(root: &Path, claude: &Path, most: usize) -> Vec<(SystemTime, PathBuf)> {
+    let own = transcripts(&claude_folder(root, claude)).map(|path| (path, Proof::Slug));
+    let below = claude_subfolders(root, claude)
         .flat_map(|folder| transcripts(&folder).map(|path| (path, Proof::Row)));
     let dated = |(path, proof): (PathBuf, Proof)| {
         let data = fs::symlink_metadata(&path).ok().filter(fs::Metadata::is_file)?;
@@ -155,12 +166,14 @@ pub fn wanted_sources(
             Entry::Occupied(_) => {}
         }
     };
-    if let Some(home) = places.home {
-        transcripts(&claude_folder(root, home)).for_each(|path| add(path, Proof::Slug));
-        for folder in claude_subfolders(root, home) {
+    if let Some(claude) = &places.agents.claude {
+        transcripts(&claude_folder(root, claude)).for_each(|path| add(path, Proof::Slug));
+        for folder in claude_subfolders(root, claude) {
             transcripts(&folder).for_each(|path| add(path, Proof::Row));
         }
-        let rollouts = rollouts(&home.join(".codex/sessions"), now);
+    }
+    if let Some(codex) = &places.agents.codex {
+        let rollouts = rollouts(&codex.join("sessions"), now);
         rollouts.into_iter().for_each(|path| add(path, Proof::Row));
     }
     for folder in places.folders {
@@ -288,9 +301,10 @@ mod tests {
     #[test]
     fn transcript_belongs_to_the_folder_it_names() {
         let folder = tempfile::tempdir().unwrap();
-        let (home, root) = (folder.path().join("home"), folder.path().join("my-app"));
+        let (claude, root) = (folder.path().join("claude"), folder.path().join("my-app"));
+        let agents = AgentFolders { claude: Some(claude.clone()), codex: None };
         let write = |cwd: &Path, id: &str, text: String| {
-            let folder = claude_folder(cwd, &home);
+            let folder = claude_folder(cwd, &claude);
             fs::create_dir_all(&folder).unwrap();
             fs::write(folder.join(format!("{id}.jsonl")), text).unwrap();
         };
@@ -301,7 +315,7 @@ mod tests {
         let sub = root.join("sub");
         let ids = |folders: &[String]| -> Vec<String> {
             let places =
-                SourcePlaces { root: &root, home: Some(&home), folders, steps: "steps.jsonl" };
+                SourcePlaces { root: &root, agents: &agents, folders, steps: "steps.jsonl" };
             let mut ids: Vec<String> =
                 sources(places, Timestamp::UNIX_EPOCH).into_iter().map(|it| it.id).collect();
             ids.sort();
@@ -309,7 +323,7 @@ mod tests {
         };
         // The other project's folder has the same name.
         let other = folder.path().join("my.app");
-        assert_eq!(claude_folder(&other, &home), claude_folder(&root, &home));
+        assert_eq!(claude_folder(&other, &claude), claude_folder(&root, &claude));
         write(&other, "other", row(&other));
         write(&other, "twice", row(&other));
         fs::create_dir_all(&root).unwrap();
@@ -323,13 +337,13 @@ mod tests {
         let beside = folder.path().join("my-app-sub");
         write(&beside, "beside", row(&beside));
         assert_eq!(ids(&[]), ["below", "own", "twice", "unnamed"]);
-        let claude = claude_transcripts(&root, &home, 9);
-        let mut names: Vec<_> = claude.iter().map(|(_, path)| path.file_stem().unwrap()).collect();
+        let found = claude_transcripts(&root, &claude, 9);
+        let mut names: Vec<_> = found.iter().map(|(_, path)| path.file_stem().unwrap()).collect();
         names.sort();
         assert_eq!(names, ["below", "own", "twice", "unnamed"]);
-        assert_eq!(claude_transcripts(&root, &home, 2), claude[..2]);
+        assert_eq!(claude_transcripts(&root, &claude, 2), found[..2]);
         // The settings may name any folder.
-        let named = claude_folder(&beside, &home).to_string_lossy().into_owned();
+        let named = claude_folder(&beside, &claude).to_string_lossy().into_owned();
         assert_eq!(ids(&[named]), ["below", "beside", "nowhere", "own", "twice", "unnamed"]);
     }
 }

@@ -28,8 +28,8 @@ use runner_jobs::dream::review::{
     ReviewError,
 };
 use runner_jobs::{
-    Context, ContextParts, Folders, JobSpec, PaidBackend, Panel, Progress, RunBackends, RunMode,
-    SettledRun, Silent, Spending, execute,
+    AgentFolders, Context, ContextParts, Folders, JobSpec, PaidBackend, Panel, Progress,
+    RunBackends, RunMode, SettledRun, Silent, Spending, execute,
 };
 use runner_text::redact::Redactor;
 use serde_json::Value;
@@ -43,6 +43,8 @@ pub struct Fixture {
     pub spec: DreamSpec,
     /// The spending settings of the passes.
     pub spending: Spending,
+    /// The backends to try after the first one.
+    pub fallbacks: Vec<Arc<dyn Backend>>,
     /// The time budget that each pass requests, in seconds, or `None` for the default.
     pub seconds: Option<u64>,
     /// The origin of the passes.
@@ -85,6 +87,7 @@ impl Fixture {
             root,
             spec: DreamSpec::default(),
             spending: Spending::default(),
+            fallbacks: Vec::new(),
             seconds: None,
             origin: Origin::Manual,
             store,
@@ -201,15 +204,22 @@ impl Fixture {
             total,
         };
         let writes = ["dreams".to_owned()];
+        let paid = |backend| PaidBackend { backend, spending: self.spending.clone() };
         let backends = RunBackends {
-            first: PaidBackend { backend, spending: self.spending.clone() },
-            fallbacks: Chain::new([]),
+            first: paid(backend),
+            fallbacks: Chain::new(self.fallbacks.iter().cloned().map(paid)),
             passed: Vec::new(),
             panel: Panel::default(),
         };
         let ctx = Context::new(ContextParts {
             admitted: &admitted,
-            folders: Folders { root: &self.root, cache: &cache, run_dir: &run_dir, state: None },
+            folders: Folders {
+                root: &self.root,
+                cache: &cache,
+                run_dir: &run_dir,
+                state: None,
+                agents: &AgentFolders::default(),
+            },
             writes: &writes,
             staging: &staging,
             env: &env,

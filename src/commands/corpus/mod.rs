@@ -213,8 +213,7 @@ impl CorpusFolder<'_> {
     fn facts(&self, corpus: &Corpus, history: &FileHistory) -> Result<Facts, Failure> {
         let git = Git::new(&self.root, &env::child_environment(), &env::marker()?);
         let mut facts = Facts::read(&self.root, &git);
-        let home = self.cli.env.folder().ok();
-        let uses = facts.learn(&self.root, home.as_deref(), corpus);
+        let uses = facts.learn(&self.root, &env::agent_folders(), corpus);
         uses.merged.clone_from(&history.merged);
         Ok(facts)
     }

@@ -24,7 +24,8 @@ use runner_jobs::execute::redacted;
 use runner_jobs::kind::{Asks, Targets};
 use runner_jobs::recording::Recorder;
 use runner_jobs::{
-    ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends, RunMode, kinds,
+    AgentFolders, ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends, RunMode,
+    kinds,
 };
 use runner_text::redact::{self, Redactor};
 
@@ -61,6 +62,8 @@ pub(super) struct ResolvedRun<'a> {
     pub run_dir: PathBuf,
     /// The environment of the run's children.
     pub environment: BTreeMap<String, String>,
+    /// The folders of the agents' programs.
+    agents: AgentFolders,
     /// The environment for the backends' children. Each backend passes on a part of it.
     around: BTreeMap<String, String>,
     /// The redactor for the secrets that the run's children receive.
@@ -159,6 +162,7 @@ impl<'a> ResolvedRun<'a> {
             here,
             spec,
             environment,
+            agents: env::agent_folders(),
             around,
             redactor: Redactor::new(secrets),
             looked: home.wall()?,
@@ -267,6 +271,7 @@ impl<'a> ResolvedRun<'a> {
                 cache: &self.cache,
                 run_dir: &self.run_dir,
                 state,
+                agents: &self.agents,
             },
             writes: &self.writes,
             staging: &self.staging,

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use runner_engine::files::{DOCUMENT, read_text_host, write_atomic};
+use runner_jobs::AgentFolders;
 use runner_memory::store::Location;
 use runner_text::shell_word;
 use serde::{Deserialize, Serialize};
@@ -317,14 +318,12 @@ impl RecordFile {
 
 /// Returns the folder that contains a program's settings.
 pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
-    let (variable, folder) = match name {
-        HostName::Claude => ("CLAUDE_CONFIG_DIR", ".claude"),
-        HostName::Codex => ("CODEX_HOME", ".codex"),
+    let AgentFolders { claude, codex } = env::agent_folders();
+    let (folder, usual) = match name {
+        HostName::Claude => (claude, ".claude"),
+        HostName::Codex => (codex, ".codex"),
     };
-    match env::setting(variable) {
-        Some(path) => Ok(path.into()),
-        None => Ok(scope::user_home()?.join(folder)),
-    }
+    folder.map_or_else(|| Ok(scope::user_home()?.join(usual)), Ok)
 }
 
 /// Returns the hooks for a program. Claude Code starts a command with `args` without a shell; Codex

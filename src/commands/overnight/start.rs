@@ -148,9 +148,8 @@ fn preview_night(cli: &Cli<'_>, root: &Path, spec: &OvernightSpec) -> Result<Exi
     let git = Git::new(root, &env::child_environment(), &env::marker()?);
     let now = cli.env.wall()?;
     let id = RunId::new(now);
-    let home = cli.env.folder().ok();
-    let home = home.as_deref();
-    let seen = preview::NightPreview { root, git: &git, spec, now, run_id: id.as_str(), home };
+    let agents = &env::agent_folders();
+    let seen = preview::NightPreview { root, git: &git, spec, now, run_id: id.as_str(), agents };
     let summary = preview::preview(&seen).map_err(|error| Failure::environment(error.whole()))?;
     cli.ui.show(&Preview(summary));
     Ok(Exit::Done)

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::commands::Cli;
+use crate::env;
 use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
@@ -51,9 +52,9 @@ impl View for SessionList {
 
 pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
     let (spec, _) = super::settings(project);
-    let home = cli.env.folder().ok();
+    let agents = env::agent_folders();
     let folder = super::load(cli, project, &spec);
-    let places = super::places(project, &spec, home.as_ref());
+    let places = super::places(project, &spec, &agents);
     let listed = sources(places, cli.env.wall()?).into_iter().map(|source| {
         let record = folder.records.get(&source.id);
         let state = match record {

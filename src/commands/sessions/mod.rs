@@ -7,13 +7,11 @@ mod artifacts;
 pub(super) mod list;
 mod show;
 
-use std::path::PathBuf;
-
 use clap::builder::NonEmptyStringValueParser;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
-use runner_jobs::Kind as _;
 use runner_jobs::sessions::sources::SourcePlaces;
 use runner_jobs::sessions::{Digests, KIND, SessionFolder, SessionsSpec, resume_packet};
+use runner_jobs::{AgentFolders, Kind as _};
 use serde::Serialize;
 
 use super::run::{self, ManualRun};
@@ -151,14 +149,9 @@ fn work(
 fn places<'a>(
     project: &'a LoadedProject,
     spec: &'a SessionsSpec,
-    home: Option<&'a PathBuf>,
+    agents: &'a AgentFolders,
 ) -> SourcePlaces<'a> {
-    SourcePlaces {
-        root: &project.root,
-        home: home.map(PathBuf::as_path),
-        folders: &spec.transcripts,
-        steps: &spec.steps,
-    }
+    SourcePlaces { root: &project.root, agents, folders: &spec.transcripts, steps: &spec.steps }
 }
 
 /// The resume packet, printed as the next session gets it.

@@ -1,0 +1,48 @@
+//! The folders in which the agents' programs keep their transcripts and settings.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The variables that determine the folders.
+pub const VARIABLES: [&str; 3] = ["HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"];
+
+/// The folder of each agent's program, or `None` if it is unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AgentFolders {
+    pub claude: Option<PathBuf>,
+    pub codex: Option<PathBuf>,
+}
+
+impl AgentFolders {
+    /// Returns the folders that the agents' programs use in an environment: the folder that the
+    /// program's variable names, or else the usual one in the home folder.
+    pub fn of(env: &BTreeMap<String, String>) -> Self {
+        let folder = |variable: &str, usual: &str| {
+            let set = |name: &str| env.get(name).filter(|value| Path::new(value).is_absolute());
+            let named = set(variable).map(PathBuf::from);
+            named.or_else(|| Some(Path::new(set("HOME")?).join(usual)))
+        };
+        Self {
+            claude: folder("CLAUDE_CONFIG_DIR", ".claude"),
+            codex: folder("CODEX_HOME", ".codex"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_take_precedence_over_home() {
+        let of = |env: &[(&str, &str)]| {
+            let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+            let AgentFolders { claude, codex } = AgentFolders::of(&env.collect());
+            [claude, codex].map(|it| it.map(|it| it.display().to_string()).unwrap_or_default())
+        };
+        assert_eq!(of(&[("HOME", "/h")]), ["/h/.claude", "/h/.codex"]);
+        let both = [("HOME", "/h"), ("CLAUDE_CONFIG_DIR", "/c"), ("CODEX_HOME", "x")];
+        assert_eq!(of(&both), ["/c", "/h/.codex"]);
+        assert_eq!(of(&[("CODEX_HOME", "/x")]), ["", "/x"]);
+    }
+}
