@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::artifact::{Artifact, CONFIDENT, Citation, Content, Counts};
+use super::imports::subject;
 use super::merge::{Candidate, apart, merge};
 use super::record::SessionRecord;
 use super::tasks::EVIDENCE;
@@ -251,7 +252,8 @@ fn settle(candidate: &mut Candidate, decisions: &Decisions) {
 fn note_conflicts(candidates: &mut [Candidate]) {
     let sort = |content: &Content| match content {
         Content::ProjectConvention { domain, pattern, .. } => {
-            Some((domain.clone(), pattern.split(' ').next().unwrap_or_default().to_owned()))
+            let first = || pattern.split(' ').next().unwrap_or_default().to_owned();
+            Some((domain.clone(), subject(pattern).unwrap_or_else(first)))
         }
         _ => None,
     };

@@ -8,6 +8,14 @@
 pub const HEAD: usize = 8 * 1024;
 /// Minimum number of imports needed to determine a file's order.
 const LEAST: usize = 3;
+const SORTED: &str = "are sorted by name in each group";
+const OWN_FIRST: &str = "name own modules before packages";
+const USUAL: &str = "name the standard library, packages and own modules in this order";
+const JOINED: &str = "have no blank lines between groups";
+const APART: &str = "have blank lines between groups";
+/// The forms, by subject. Only forms of the same subject contradict each other.
+const SUBJECTS: [(&str, &[&str]); 3] =
+    [("sorting", &[SORTED]), ("order", &[OWN_FIRST, USUAL]), ("groups", &[JOINED, APART])];
 /// Commonly imported modules of Python's standard library.
 const PYTHON: [&str; 44] = [
     "__future__",
@@ -59,7 +67,7 @@ const PYTHON: [&str; 44] = [
 /// A form that a file's imports may have, and whether they have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ImportForm {
-    /// The subject of the form, such as `rs order`. Only forms with the same subject are compared.
+    /// The subject of the form, such as `.rs order`. Only forms with the same subject are compared.
     pub sort: String,
     pub pattern: String,
     pub holds: bool,
@@ -80,6 +88,14 @@ struct Import<'t> {
     apart: bool,
 }
 
+/// Returns the subject of a pattern, such as `.rs order`, or `None` if the pattern is not about
+/// imports.
+pub fn subject(pattern: &str) -> Option<String> {
+    let (language, form) = pattern.split_once(" imports ")?;
+    let (subject, _) = SUBJECTS.iter().find(|(_, forms)| forms.contains(&form))?;
+    Some(format!("{language} {subject}"))
+}
+
 /// Returns the forms of a file's imports, or an empty list if its language is unknown or it has
 /// fewer than [`LEAST`] imports. `text` may have line numbers, as shown by agents' tools.
 pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
@@ -96,16 +112,15 @@ pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
     if found.len() < LEAST {
         return Vec::new();
     }
-    let form = |what: &str, pattern: &str, holds| ImportForm {
-        sort: format!("{language} {what}"),
-        pattern: format!(".{language} imports {pattern}"),
-        holds,
+    let form = |form: &str, holds| {
+        let pattern = format!(".{language} imports {form}");
+        ImportForm { sort: subject(&pattern).unwrap_or_default(), pattern, holds }
     };
     // A group ends at a blank line, or where the origin changes.
     let same = |a: &Import<'_>, b: &Import<'_>| !b.apart && a.origin == b.origin;
     let sorted =
         found.windows(2).all(|two| !same(&two[0], &two[1]) || two[0].source <= two[1].source);
-    let mut forms = vec![form("sorting", "are sorted by name in each group", sorted)];
+    let mut forms = vec![form(SORTED, sorted)];
     let changes: Vec<_> = found.windows(2).filter(|two| two[0].origin != two[1].origin).collect();
     if changes.is_empty() {
         return forms;
@@ -113,18 +128,14 @@ pub fn forms(path: &str, text: &str) -> Vec<ImportForm> {
     let usual = changes.iter().all(|two| two[0].origin < two[1].origin);
     let reverse = changes.iter().all(|two| two[0].origin > two[1].origin);
     forms.push(match reverse {
-        true => form("order", "name own modules before packages", true),
-        false => form(
-            "order",
-            "name the standard library, packages and own modules in this order",
-            usual,
-        ),
+        true => form(OWN_FIRST, true),
+        false => form(USUAL, usual),
     });
     if usual || reverse {
         let apart = changes.iter().filter(|two| two[1].apart).count();
         forms.push(match apart {
-            0 => form("groups", "have no blank lines between groups", true),
-            _ => form("groups", "have blank lines between groups", apart == changes.len()),
+            0 => form(JOINED, true),
+            _ => form(APART, apart == changes.len()),
         });
     }
     forms

@@ -263,6 +263,27 @@ fn artifacts_grow_with_sessions_and_stay_within_limits() {
 }
 
 #[test]
+fn only_import_forms_of_one_subject_contradict() {
+    let usual = "use std::fs;\n\nuse serde::A;\n\nuse crate::a;\n";
+    let reverse = "use crate::a;\n\nuse serde::A;\n\nuse std::fs;\n";
+    let write = |at: u64, content: &str| {
+        let input = json!({ "file_path": format!("src/f{at}.rs"), "content": content });
+        claude(at, "Write", input, None)
+    };
+    let folded = |content: &str, more: &[&SessionRecord]| {
+        let session = named("a", &(0..5).map(|at| write(at, content)).collect::<String>());
+        let all: Vec<&SessionRecord> = more.iter().copied().chain([&session]).collect();
+        let artifacts = fold(&all, &[], &Decisions::default()).artifacts;
+        let conflicts = artifacts.iter().filter(|it| !it.conflicts.is_empty()).count();
+        let packet = resume::packet(&all, &artifacts, "p").unwrap();
+        (packet.conventions.len(), conflicts)
+    };
+    assert_eq!(folded(usual, &[]), (3, 0));
+    let other = named("b", &(0..5).map(|at| write(at, reverse)).collect::<String>());
+    assert_eq!(folded(usual, &[&other]), (2, 2), "the orders contradict each other");
+}
+
+#[test]
 fn artifact_without_contributions_is_removed() {
     let whole = named("a", &repair("a"));
     let known = fold(&[&whole], &[], &Decisions::default()).artifacts;
