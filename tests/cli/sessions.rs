@@ -425,7 +425,9 @@ fn paused_job_keeps_one_queued_run() {
         let at = jiff::Timestamp::now() + jiff::SignedDuration::from_hours(hour);
         fixture.run_at(at, &["tick"]).ends(0);
     }
-    assert_eq!(fixture.count("SELECT count(*) FROM runs"), 1);
+    // At some hours, these ticks also start the night's other jobs.
+    let runs = "SELECT count(*) FROM runs JOIN jobs ON jobs.id = job WHERE name = 'sessions'";
+    assert_eq!(fixture.count(runs), 1);
 }
 
 #[test]

@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     fn event(line: u64, what: SessionEventKind) -> SessionEvent {
-        SessionEvent { line, at: None, cwd: None, branch: None, sidechain: false, what }
+        SessionEvent { line, at: None, cwd: None, branch: None, sidechain: false, row: None, what }
     }
 
     fn call(line: u64, id: &str, target: &str, failed: bool, text: &str) -> [SessionEvent; 2] {

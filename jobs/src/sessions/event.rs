@@ -84,6 +84,8 @@ pub struct Session {
     pub events: Vec<Event>,
     /// The number of older events that were left out.
     pub left_out: u64,
+    /// The last line whose events count for another session, which has them too.
+    pub shared_until: u64,
     /// The working directory at the start.
     pub cwd: Option<String>,
     /// The last git branch mentioned in the transcript.
@@ -92,6 +94,13 @@ pub struct Session {
     pub ended_at: Option<Timestamp>,
     /// The combined number of compactions and summaries.
     pub summaries: u64,
+}
+
+impl Session {
+    /// Returns the events that count for this session.
+    pub fn own(&self) -> &[Event] {
+        &self.events[self.events.partition_point(|event| event.line <= self.shared_until)..]
+    }
 }
 
 /// Collects the events of a session.
@@ -108,7 +117,7 @@ pub struct Collector {
 impl Collector {
     /// Adds the next event of the transcript.
     pub fn take(&mut self, from: SessionEvent) {
-        let SessionEvent { line, at, cwd, branch, sidechain, what } = from;
+        let SessionEvent { line, at, cwd, branch, sidechain, what, row: _ } = from;
         self.session.cwd = self.session.cwd.take().or(cwd);
         self.session.branch = branch.or(self.session.branch.take());
         self.session.started_at = self.session.started_at.or(at);
@@ -247,6 +256,7 @@ mod tests {
             cwd: None,
             branch: None,
             sidechain: false,
+            row: None,
             what,
         };
         let call = |id: usize| SessionEventKind::Call {

@@ -19,6 +19,7 @@ mod decide;
 pub mod event;
 pub mod fold;
 pub mod folder;
+mod forks;
 pub mod hints;
 mod imports;
 mod kind;
@@ -34,6 +35,7 @@ pub mod spec;
 pub mod tasks;
 pub mod transcript;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, BufReader, Read as _};
 use std::time::SystemTime;
@@ -49,6 +51,7 @@ use serde_json::json;
 use crate::{Context, Finished, JobError};
 use event::Collector;
 pub use folder::{Digests, SessionFolder, resume_packet};
+use forks::Rows;
 use parts::Parts;
 use record::SessionRecord;
 use sources::{Source, SourcePlaces, wanted_sources};
@@ -64,7 +67,7 @@ const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 const NICENESS: i32 = 10;
 
 /// Analyzes one transcript, up to the size that it had when it was found, and the transcripts of
-/// its sub-agents.
+/// its sub-agents. Rows that one of the `known` sessions also has are counted only for that session.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, or an error of kind `Interrupted` if `cancelled`
@@ -72,6 +75,7 @@ const NICENESS: i32 = 10;
 pub fn analyze(
     source: &Source,
     skip: &[Task],
+    known: &BTreeMap<String, SessionRecord>,
     cancelled: &dyn Fn() -> bool,
 ) -> io::Result<SessionRecord> {
     let file = open_host(&source.path)?.take(source.size);
@@ -79,6 +83,7 @@ pub fn analyze(
     let mut transcript = Transcript::new(reader, LineGap::default());
     let mut parts = Parts::of(source)?;
     let mut collector = Collector::default();
+    let mut rows = Rows::default();
     let mut line = 1;
     for event in transcript.by_ref() {
         let event = event?;
@@ -88,6 +93,7 @@ pub fn analyze(
             }
         }
         line = event.line;
+        rows.add(&event);
         collector.take(event);
         if cancelled() {
             return Err(io::ErrorKind::Interrupted.into());
@@ -98,7 +104,16 @@ pub fn analyze(
     }
     let mut tally = transcript.tally().clone();
     parts.count(&mut tally);
-    let record = SessionRecord::of(&source.id, &collector.done(), skip);
+    let mut session = collector.done();
+    // A fork that was analyzed later does not count the rows that already count for this session.
+    session.shared_until = match known.get(&source.id).and_then(|it| it.shared_until) {
+        Some(line) => line,
+        None => {
+            let others = known.values().filter(|it| it.session != source.id);
+            rows.shared_until(others, cancelled)?
+        }
+    };
+    let record = SessionRecord::of(&source.id, &session, skip);
     Ok(record.counted(source, tally, transcript.place()))
 }
 
@@ -231,7 +246,7 @@ fn analyze_due(
     for (at, source) in all.iter().enumerate() {
         ctx.progress.step("sessions", at as u64, total);
         let cancel = &ctx.cancel;
-        match analyze(source, &spec.skip, &|| cancel.is_cancelled()) {
+        match analyze(source, &spec.skip, &folder.records, &|| cancel.is_cancelled()) {
             Ok(mut record) => {
                 record.note_end(spec.ended, folder.records.get(&source.id));
                 finished.lines.push(line(&record));
@@ -300,6 +315,10 @@ fn line(record: &SessionRecord) -> String {
         (too_long, "too long"),
         (torn, "unfinished"),
         (&record.left_out, "of the oldest events left out"),
+        (
+            &record.shared_until.unwrap_or_default(),
+            "of the first lines counted for another session",
+        ),
     ] {
         if *count > 0 {
             text.push_str(&format!(", {count} {what}"));

@@ -51,6 +51,9 @@ pub struct SessionRecord {
     pub calls: u32,
     pub failed: u32,
     pub denied: u32,
+    /// The last line that another session also has and counts, or 0. `None` in a record of an older
+    /// version.
+    pub shared_until: Option<u64>,
     /// The number of events that were not analyzed, because newer ones reached the limit.
     pub left_out: u64,
     pub active_files: Vec<String>,
@@ -64,7 +67,8 @@ impl SessionRecord {
         let events = session.events.as_slice();
         let findings = Findings::of(session, skip);
         let count = |is: &dyn Fn(&Outcome) -> bool| {
-            let found = events.iter().filter(|event| event.is_call() && is(&event.outcome)).count();
+            let own = session.own().iter();
+            let found = own.filter(|event| event.is_call() && is(&event.outcome)).count();
             u32::try_from(found).unwrap_or(u32::MAX)
         };
         // Context added by a hook at the end is not part of the work.
@@ -82,6 +86,7 @@ impl SessionRecord {
             calls: count(&|_| true),
             failed: count(&|outcome| matches!(outcome, Outcome::Failed(_))),
             denied: count(&|outcome| *outcome == Outcome::Denied),
+            shared_until: Some(session.shared_until),
             left_out: session.left_out,
             active_files: active_files(events),
             unresolved,

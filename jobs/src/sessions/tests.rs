@@ -21,7 +21,7 @@ fn read(text: impl AsRef<[u8]>) -> SessionRecord {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("s.jsonl");
     fs::write(&path, text).unwrap();
-    let record = analyze(&source(&path), &[], &|| false).unwrap();
+    let record = analyze(&source(&path), &[], &BTreeMap::new(), &|| false).unwrap();
     assert!(record.tally.adds_up(), "{:?}", record.tally);
     record
 }
@@ -77,7 +77,7 @@ fn sub_agent_files_are_part_of_the_session() {
         let agent = folder.path().join(place);
         fs::create_dir_all(agent.parent().unwrap()).unwrap();
         fs::write(agent, rows).unwrap();
-        let record = analyze(&source(&path), &[], &|| false).unwrap();
+        let record = analyze(&source(&path), &[], &BTreeMap::new(), &|| false).unwrap();
         assert!(record.tally.adds_up(), "{:?}", record.tally);
         record
     };
@@ -206,7 +206,7 @@ proptest! {
         let mut last = SessionRecord::default();
         for cut in cuts {
             fs::write(&path, &text.as_bytes()[..cut]).unwrap();
-            last = analyze(&source(&path), &[], &|| false).unwrap();
+            last = analyze(&source(&path), &[], &BTreeMap::new(), &|| false).unwrap();
             known = fold(&[&last], &known, &Decisions::default()).artifacts;
         }
         let mut whole = read(&text);
@@ -281,6 +281,50 @@ fn only_import_forms_of_one_subject_contradict() {
     assert_eq!(folded(usual, &[]), (3, 0));
     let other = named("b", &(0..5).map(|at| write(at, reverse)).collect::<String>());
     assert_eq!(folded(usual, &[&other]), (2, 2), "the orders contradict each other");
+}
+
+#[test]
+fn rows_of_a_fork_are_counted_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut known = BTreeMap::new();
+    let mut analyzed = |id: &str, text: &str| {
+        let path = folder.path().join(format!("{id}.jsonl"));
+        fs::write(&path, text).unwrap();
+        let record = analyze(&source(&path), &[], &known, &|| false).unwrap();
+        known.insert(id.to_owned(), record.clone());
+        let all: Vec<&SessionRecord> = known.values().collect();
+        let artifacts = fold(&all, &[], &Decisions::default()).artifacts;
+        let playbooks = artifacts.iter().filter(|it| it.content.kind() == "DreamPlaybook");
+        (record, playbooks.map(|it| it.successes).sum::<u32>())
+    };
+    // Each row has an id, which a fork keeps or names as its origin.
+    let rows = |text: &str, ids: &str, key: &str| -> String {
+        let row = |(at, line): (usize, &str)| {
+            let id = if key == "uuid" {
+                json!(format!("{ids}{at}"))
+            } else {
+                json!({ "messageUuid": format!("{ids}{at}") })
+            };
+            format!("{{\"{key}\":{id},{}\n", &line[1..])
+        };
+        text.lines().enumerate().map(row).collect()
+    };
+    let (first, second) = (repair("a"), repair("b").replace("T03:", "T10:"));
+    let (original, of_original) = analyzed("one", &rows(&first, "a", "uuid"));
+    assert_eq!((original.shared_until, of_original), (Some(0), 1));
+    let start = "{\"type\":\"queue-operation\",\"timestamp\":\"2026-01-02T09:00:00Z\"}\n";
+    let fork = start.to_owned() + &rows(&first, "a", "uuid");
+    let (whole, counted) = analyzed("two", &fork);
+    assert_eq!((whole.calls, counted), (0, 1));
+    assert_eq!(whole.active_files, original.active_files, "the packet has no context");
+    let (grown, counted) = analyzed("two", &(fork.clone() + &rows(&second, "b", "uuid")));
+    assert_eq!((grown.calls, counted), (original.calls, 2));
+    // A fork of the fork, and the original again.
+    let deep = rows(&first, "a", "forkedFrom") + &rows(&second, "b", "uuid");
+    let (deep, counted) = analyzed("three", &deep);
+    assert_eq!((deep.calls, counted), (0, 2));
+    let (again, counted) = analyzed("one", &rows(&first, "a", "uuid"));
+    assert_eq!((again.findings, counted), (original.findings, 2));
 }
 
 #[test]

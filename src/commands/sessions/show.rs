@@ -87,6 +87,10 @@ fn page(record: &SessionRecord) -> String {
             tally.blank
         ),
     );
+    if let Some(line) = record.shared_until.filter(|line| *line > 0) {
+        let text = format!("lines 1 to {line} are also in another session, which counts them");
+        row("shared", text);
+    }
     page + &findings(record)
 }
 

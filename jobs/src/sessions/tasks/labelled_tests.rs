@@ -24,6 +24,7 @@ fn session(script: &str) -> crate::sessions::event::Session {
                 cwd: None,
                 branch: None,
                 sidechain: false,
+                row: None,
                 what,
             });
         };

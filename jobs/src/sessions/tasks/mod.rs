@@ -100,6 +100,9 @@ impl Findings {
         let events = session.events.as_slice();
         let runs = |task: Task| !skip.contains(&task);
         let signals = signals::signals(events);
+        // Findings that count for several sessions are based only on the session's own events.
+        let own = session.own();
+        let first = events.len() - own.len();
         let mut found = Self::default();
         if runs(Task::PhaseArc) {
             found.phase_arc = phases::arc(events, signals.iter().map(|signal| signal.phase));
@@ -109,12 +112,14 @@ impl Findings {
         }
         if runs(Task::RepairSequences) {
             found.repairs = repairs::repairs(events);
-            found.failed_calls = failed_calls::failed_calls(events);
-            found.passed_calls = failed_calls::passed_calls(events);
-            found.workflows = workflow::workflows(events, &signals);
+            let is_own = |line: &u64| *line > session.shared_until;
+            found.repairs.retain(|repair| repair.evidence.last().is_some_and(is_own));
+            found.failed_calls = failed_calls::failed_calls(own);
+            found.passed_calls = failed_calls::passed_calls(own);
+            found.workflows = workflow::workflows(events, &signals, first);
         }
         if runs(Task::Conventions) {
-            found.conventions = conventions::observe(events);
+            found.conventions = conventions::observe(own);
         }
         if runs(Task::Loops) {
             found.loops = loops::loops(events);
@@ -129,7 +134,7 @@ impl Findings {
             found.commands = commands::frequency(events);
         }
         if runs(Task::InjectionEffectiveness) {
-            found.injections = injection::effects(events, &signals);
+            found.injections = injection::effects(own, &signals[first..]);
         }
         found
     }

@@ -22,10 +22,10 @@ pub struct Workflow {
     pub evidence: Vec<u64>,
 }
 
-/// Returns the workflows of a session, keeping only the first of any with the same steps.
-pub fn workflows(events: &[Event], signals: &[Signal]) -> Vec<Workflow> {
+/// Returns the workflows of a session from the event at `from`, keeping only the first of any with
+/// the same steps.
+pub fn workflows(events: &[Event], signals: &[Signal], mut from: usize) -> Vec<Workflow> {
     let mut found: Vec<Workflow> = Vec::new();
-    let mut from = 0;
     while from < events.len() {
         let turn = events[from].turn;
         let length = events[from..].iter().take_while(|event| event.turn == turn).count();

@@ -36,6 +36,8 @@ pub struct SessionEvent {
     pub branch: Option<String>,
     /// Whether the event is from a sub-agent.
     pub sidechain: bool,
+    /// A digest of the row's id, which the copies of the row in a fork of the session share.
+    pub row: Option<u64>,
     pub what: SessionEventKind,
 }
 

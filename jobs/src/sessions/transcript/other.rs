@@ -51,7 +51,7 @@ struct RowBase {
 impl RowBase {
     fn event(self, what: SessionEventKind) -> SessionEvent {
         let RowBase { line, at } = self;
-        SessionEvent { line, at, cwd: None, branch: None, sidechain: false, what }
+        SessionEvent { line, at, cwd: None, branch: None, sidechain: false, row: None, what }
     }
 
     /// Returns a call and its outcome, for a row that contains both.

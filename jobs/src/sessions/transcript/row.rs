@@ -3,6 +3,8 @@
 //! Only the fields that are needed are parsed. The content is either text or a list of blocks,
 //! depending on the version. The number of events per row is limited.
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher};
+
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::{IgnoredAny, SeqAccess};
@@ -25,6 +27,10 @@ pub(super) struct Row {
     #[serde(default, deserialize_with = "any_form")]
     timestamp: Option<String>,
     #[serde(default, deserialize_with = "any_form")]
+    uuid: Option<String>,
+    #[serde(default, rename = "forkedFrom", deserialize_with = "any_form")]
+    origin: Object<Origin>,
+    #[serde(default, deserialize_with = "any_form")]
     cwd: Option<String>,
     #[serde(default, rename = "gitBranch", deserialize_with = "any_form")]
     branch: Option<String>,
@@ -44,6 +50,13 @@ pub(super) struct Row {
     summary: Option<String>,
     #[serde(default, deserialize_with = "any_form")]
     message: Object<Message>,
+}
+
+/// The row that a row in a fork of a session is a copy of.
+#[derive(Debug, Deserialize)]
+struct Origin {
+    #[serde(default, rename = "messageUuid", deserialize_with = "any_form")]
+    uuid: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -204,8 +217,11 @@ impl Row {
 /// Returns the events of a row.
 pub(super) fn events(line: u64, row: Row) -> Vec<SessionEvent> {
     let at: Option<Timestamp> = row.timestamp.as_deref().and_then(|at| at.parse().ok());
+    let uuid = row.origin.0.and_then(|it| it.uuid).or(row.uuid);
+    let id = uuid.map(|uuid| BuildHasherDefault::<DefaultHasher>::default().hash_one(uuid));
     let event = |what| SessionEvent {
         line,
+        row: id,
         at,
         cwd: row.cwd.clone(),
         branch: row.branch.clone(),
