@@ -10,7 +10,7 @@
 //! error stops further questions. It ends the pass only if the run was cancelled or the database
 //! cannot be used.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use runner_backends::{BackendError, Reply, Request};
@@ -80,7 +80,8 @@ pub(super) fn requests(
         .collect()
 }
 
-/// Asks about all shown ideas, in as many requests as the backend's window requires.
+/// Asks about all shown ideas, in as many requests as the window of the backend, or of a fallback
+/// that replaces it, requires.
 ///
 /// # Errors
 /// Returns an error only if the run was cancelled or the database cannot be used. Any other error
@@ -91,32 +92,46 @@ pub(super) fn ask(
     judged: &ClassifiedIdeas,
 ) -> Result<Answers, JobError> {
     let mut answers = Answers::default();
-    let window = window(ctx);
     let all: Vec<&ClassifiedIdea> = judged.shown.iter().collect();
     let mut left = all.as_slice();
     let mut incomplete = Vec::new();
-    for count in request::batches(facts, &all, window) {
+    let mut window = self::window(ctx);
+    let mut batches = VecDeque::from(request::batches(facts, left, window));
+    while let Some(count) = batches.pop_front() {
         let (batch, rest) = left.split_at(count);
-        left = rest;
         let problems = answers.batch(ctx, facts, (batch, &judged.offer), Attempt::First)?;
+        // A fallback may have a different window.
+        let is_new = std::mem::replace(&mut window, self::window(ctx)) != window;
+        let rejected = answers.error.take_if(|error| is_new && is_rejection(error));
         if answers.error.is_some() {
             break;
         }
-        let missing = answers.missing(batch);
-        // The rule-based answer would be the same again.
-        if !missing.is_empty() && !ctx.spender.answers_by_rule() {
-            incomplete.push((missing, problems));
+        if rejected.is_none() {
+            left = rest;
+            let missing = answers.missing(batch);
+            // The rule-based answer would be the same again.
+            if !missing.is_empty() && !ctx.spender.answers_by_rule() {
+                incomplete.push((missing, problems));
+            }
+        }
+        if is_new && !left.is_empty() {
+            batches = request::batches(facts, left, window).into();
         }
     }
     // The second questions come last, so that they use only budget that no first question needs.
     if answers.error.is_none() {
-        for (missing, problems) in incomplete {
+        'all: for (missing, problems) in incomplete {
             let again = Attempt::Second { problems: &problems };
-            answers.batch(ctx, facts, (&missing, &judged.offer), again)?;
-            // The first replies are kept regardless of the results of the second requests.
-            if let Some(error) = answers.error.take_if(|error| !ends_the_run(error)) {
-                answers.notes.push(format!("no second answer: {}", error.whole()));
-                break;
+            let mut left = missing.as_slice();
+            for count in request::batches(facts, left, self::window(ctx)) {
+                let (batch, rest) = left.split_at(count);
+                left = rest;
+                answers.batch(ctx, facts, (batch, &judged.offer), again)?;
+                // The first replies are kept regardless of the results of the second requests.
+                if let Some(error) = answers.error.take_if(|error| !ends_the_run(error)) {
+                    answers.notes.push(format!("no second answer: {}", error.whole()));
+                    break 'all;
+                }
             }
         }
     }
@@ -148,6 +163,11 @@ pub(super) fn take(submission: &Submission, judged: &ClassifiedIdeas) -> Result<
     answers.take(&all, reply);
     answers.notes.push(submission.described());
     Ok(answers)
+}
+
+/// Returns whether a backend, or the spender on its behalf, rejected the request.
+fn is_rejection(error: &JobError) -> bool {
+    matches!(error, JobError::Backend(BackendError::Rejected { .. }))
 }
 
 /// Returns whether an error ends the whole run, regardless of earlier answers.

@@ -13,7 +13,7 @@ use runner_engine::time::boot_time;
 
 use super::{AskError, PaidBackend, Spender, Spending};
 use crate::prices::Price;
-use crate::request_usage::{charge, most};
+use crate::request_usage::{charge, most, tokens_of};
 use crate::steps::Recorder;
 use crate::telemetry::Telemetry;
 use crate::usage_meter::{LimitExceeded, ObservedUsage, UsageMeter};
@@ -47,7 +47,8 @@ impl Spender<'_> {
     ///
     /// # Errors
     /// Returns the [`AskError`] of the last attempt. An attempt that ends with
-    /// [`AskError::OverBudget`] was not sent.
+    /// [`AskError::OverBudget`] was not sent. A request that is too long for the window of a
+    /// fallback is not sent to it and ends with [`BackendError::Rejected`].
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
         let done = self.ask_in_turn(request, ideas);
         self.note_asked(request, &done);
@@ -87,8 +88,23 @@ impl Spender<'_> {
                 "falling back to another backend"
             );
             self.fell.push(format!("{}: {why}", self.backend_name()));
-            self.backends.first = next;
+            let window = std::mem::replace(&mut self.backends.first, next).backend.window();
+            if let Some(why) = self.too_long(request, window) {
+                return Err(BackendError::Rejected { why }.into());
+            }
         }
+    }
+
+    /// Returns the reason why a request that was made for another window does not fit into a
+    /// smaller window of the current backend, or `None` if it fits.
+    fn too_long(&self, request: &Request, made_for: Option<u64>) -> Option<String> {
+        let window = self.window().filter(|window| made_for.is_none_or(|it| *window < it))?;
+        let answer = request.limits.max_output_tokens.min(window / 4);
+        let needed = tokens_of(request).saturating_add(answer);
+        let name = self.backend_name();
+        (needed > window).then(|| {
+            format!("{name}: the request needs about {needed} tokens, but the window has {window}")
+        })
     }
 
     /// Calls the backend, and retries after a short wait if the backend refused without charge.

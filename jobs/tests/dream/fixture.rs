@@ -211,6 +211,7 @@ impl Fixture {
             passed: Vec::new(),
             panel: Panel::default(),
         };
+        let agents = AgentFolders::default();
         let ctx = Context::new(ContextParts {
             admitted: &admitted,
             folders: Folders {
@@ -218,7 +219,7 @@ impl Fixture {
                 cache: &cache,
                 run_dir: &run_dir,
                 state: None,
-                agents: &AgentFolders::default(),
+                agents: &agents,
             },
             writes: &writes,
             staging: &staging,

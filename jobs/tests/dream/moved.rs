@@ -279,6 +279,26 @@ fn second_questions_come_last_and_cost_no_ideas() {
 }
 
 #[test]
+fn fallback_with_a_smaller_window_gets_shorter_questions() {
+    let mut place = without_ideas();
+    for name in ["tides", "lamps"] {
+        place.write(&format!("ideas/{name}.md"), format!("Show {name} at night.\n").repeat(300));
+    }
+    let gone = BackendError::NotInstalled { what: "it".into(), hint: "no".into() };
+    let first = Arc::new(Scripted::new("first", [Step::Error(gone)]));
+    let steps = [Step::Text("no".into()), Step::Text("no".into())];
+    let small = Arc::new(Scripted::new("small", steps).with_window(3_000));
+    place.fallbacks = vec![small.clone()];
+    let settled = place.pass_with(first.clone(), &mut Silent);
+    let sources = |backend: &Scripted| -> Vec<Value> {
+        backend.asked().iter().map(|it| it.offer["sources"].clone()).collect()
+    };
+    let (whole, parts) = (sources(&first), sources(&small));
+    assert_eq!(whole[0].as_array().unwrap().len(), 2, "{settled:?}");
+    assert_eq!(parts[..2], [json!([whole[0][0]]), json!([whole[0][1]])], "{settled:?}");
+}
+
+#[test]
 fn unreadable_replies_rotate_and_park_ideas() {
     let (mut place, _) = project();
     place.spec.max_ideas = 3;
