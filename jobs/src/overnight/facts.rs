@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use runner_engine::files::{beneath, open_no_link, read_text_in};
-use runner_engine::git::Git;
+use runner_engine::git::{Git, Read};
 
 use super::corpus::harvest::{CommitSource, NoteSource, Sources};
 use super::corpus::uses::Uses;
@@ -50,8 +50,8 @@ pub struct Facts {
     /// The indexed history, which is searched for finished work, or `None` if git could not list
     /// the tracked files.
     pub evidence: Option<ProjectEvidence>,
-    /// The names of this repository in lower case: its folder name, and the last part of each
-    /// remote URL.
+    /// The names of this repository in lower case: its folder name, that of the repository's main
+    /// work tree, and the last part of each remote URL.
     pub names: Vec<String>,
     /// The known uses of the corpus, or `None` until [`Facts::learn`] reads them.
     pub(super) uses: Option<Uses>,
@@ -61,7 +61,7 @@ impl Facts {
     /// Reads the facts, except the uses. If the commits, the list of tracked files or a note cannot
     /// be read, `sources.left_out` gives the reason.
     pub fn read(root: &Path, git: &Git) -> Self {
-        let mut facts = Self { names: names(root), ..Self::default() };
+        let mut facts = Self { names: names(root, git), ..Self::default() };
         let mut commits = Vec::new();
         let bounds = HistoryLimits { commits: COMMITS, ..HistoryLimits::default() };
         match history::read(git, &bounds) {
@@ -134,7 +134,8 @@ impl Facts {
     }
 
     /// Returns the uses of a corpus. The first call reads them from citations, commits, work items
-    /// and the project's transcripts, including those of Claude Code. The caller sets [`Uses::merged`].
+    /// and the project's transcripts, including those of Claude Code. The caller sets
+    /// [`Uses::merged`].
     pub fn learn(&mut self, root: &Path, agents: &AgentFolders, corpus: &Corpus) -> &mut Uses {
         let uses = self.uses.take().unwrap_or_else(|| {
             let mut uses = Uses::default();
@@ -250,15 +251,22 @@ impl Facts {
     }
 }
 
-fn names(root: &Path) -> Vec<String> {
-    let config = read_text_in(root, Path::new(".git").join("config"), LONGEST).unwrap_or_default();
-    let urls = config.lines().filter_map(|line| line.trim().strip_prefix("url = "));
+fn names(root: &Path, git: &Git) -> Vec<String> {
     let last = |url: &str| {
         let name = url.trim_end_matches('/').rsplit(['/', ':']).next().unwrap_or_default();
         name.trim_end_matches(".git").to_lowercase()
     };
-    let own = root.file_name().map(|name| name.to_string_lossy().to_lowercase());
-    own.into_iter().chain(urls.map(last)).collect()
+    let settings = git.ask(Read::ConfigList, &[]).unwrap_or_default();
+    let settings = String::from_utf8_lossy(&settings);
+    let urls = settings.split('\0').filter_map(|setting| {
+        let (name, url) = setting.split_once('\n')?;
+        (name.starts_with("remote.") && name.ends_with(".url")).then(|| last(url))
+    });
+    // A worktree's own folder may have any name.
+    let main = git.path(&["--git-common-dir"]).ok();
+    let main = main.map(|folder| last(folder.to_string_lossy().trim_end_matches("/.git")));
+    let own = last(&root.to_string_lossy());
+    std::iter::once(own).chain(main).chain(urls).collect()
 }
 
 /// Returns at most [`SESSIONS`] transcripts of the project's sessions, newest first: those inside
@@ -277,4 +285,39 @@ fn transcripts(root: &Path, agents: &AgentFolders) -> Vec<PathBuf> {
     found.extend(claude.flat_map(|claude| claude_transcripts(root, claude, SESSIONS)));
     found.sort_by(|a, b| b.cmp(a));
     found.into_iter().map(|(_, path)| path).take(SESSIONS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn worktree_has_the_names_of_its_repository() {
+        let folder = tempfile::tempdir().unwrap();
+        let main = folder.path().join("Main");
+        fs::create_dir(&main).unwrap();
+        let path = "/usr/local/bin:/usr/bin:/bin";
+        let run = |args: &[&str]| {
+            let mut git = Command::new("git");
+            git.args(["-c", "user.name=a", "-c", "user.email=a@b"]).args(args).current_dir(&main);
+            git.env_clear().env("PATH", path).env("HOME", &main).env("GIT_CONFIG_NOSYSTEM", "1");
+            assert!(git.output().unwrap().status.success(), "{args:?}");
+        };
+        run(&["init", "-q"]);
+        run(&["commit", "-q", "--allow-empty", "-m", "a"]);
+        run(&["remote", "add", "origin", "git@example.org:me/Thing.git"]);
+        run(&["worktree", "add", "-q", "../side"]);
+        let side = folder.path().join("side");
+        let env = [("PATH", path.to_owned()), ("HOME", main.display().to_string())];
+        let env = env.map(|(name, value)| (name.to_owned(), value)).into();
+        for (root, known) in
+            [(&side, ["side", "me/main", "thing"]), (&main, ["main", "*", "thing"])]
+        {
+            let facts = Facts::read(root, &Git::new(root, &env, "test"));
+            assert!(known.iter().all(|repo| !facts.is_foreign(Some(repo))), "{:?}", facts.names);
+            assert!(facts.is_foreign(Some("me/other")) && facts.is_foreign(Some("hooks")));
+        }
+    }
 }
