@@ -1,9 +1,10 @@
 //! Ranks nodes by their relevance to a string, by fusing three BM25 scores: those of the node, of
 //! its neighbours in its original session, and of that session.
 //!
-//! The running time is limited: a word that occurs in more than `COMMON` nodes yields no
-//! candidates, and at most [`DEPTH`] candidates and as many neighbours are scored. The fusion uses
-//! scores instead of ranks, because ranks give worse results.
+//! The running time is limited: a prompt considers only the newest `COMMON` nodes that contain a
+//! word. If a word occurs in more nodes, a search also ranks the newest `WINDOW` nodes. At most
+//! [`DEPTH`] candidates of each kind and as many neighbours are scored. The fusion uses scores
+//! instead of ranks, because ranks give worse results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,8 +18,11 @@ use crate::store::{Reader, scope_arguments};
 
 /// Maximum number of candidates to score.
 pub const DEPTH: usize = 64;
-/// A word that occurs in more nodes than this yields no candidates.
+/// Maximum number of nodes to list per word.
 const COMMON: usize = 400;
+/// Number of the newest nodes to rank if a word occurs in too many nodes to list. Ranking them
+/// takes about 10 ms for a word that is in a tenth of them, and 250 ms for 24 very common words.
+const WINDOW: i64 = 100_000;
 /// Maximum number of words to search for per string.
 const WORDS: usize = 24;
 /// The usual values of BM25's parameters.
@@ -79,10 +83,13 @@ impl Hit {
 /// A word of the search text.
 struct Word {
     term: String,
+    /// The FTS5 query that finds the word.
+    phrase: String,
     idf: f64,
-    /// The sequence numbers of the nodes that contain the word. The list is empty if there are too
-    /// many.
+    /// The sequence numbers of the nodes in scope that contain the word.
     seqs: Vec<i64>,
+    /// Whether the word occurs in more than [`COMMON`] nodes, of which only the newest are listed.
+    common: bool,
 }
 
 struct Candidate {
@@ -115,8 +122,10 @@ pub fn search_with(
     weights: Weights,
 ) -> Result<Vec<Hit>> {
     let mut hits = memory.read(|db| {
-        let words = words(db, text)?;
+        let words = words(db, text, scope)?;
         let mut candidates = candidates(db, &words, scope, Bar::Any)?;
+        let ranked = ranked(db, &words, scope, &candidates)?;
+        read(db, ranked, &words, scope, &mut candidates)?;
         let near = neighbours(db, &candidates)?;
         read(db, near, &words, scope, &mut candidates)?;
         fuse(db, candidates, weights)
@@ -131,7 +140,7 @@ pub fn search_with(
 /// Returns an error if the store cannot be read.
 pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit>> {
     let mut hits = memory.read(|db| {
-        let words = words(db, text)?;
+        let words = words(db, text, scope)?;
         let few = fuse(db, candidates(db, &words, scope, Bar::Relevant)?, Weights::default())?;
         // Neighbours and sessions only affect the order, which matters only if there are more than
         // `FEW` relevant nodes.
@@ -144,36 +153,76 @@ pub fn relevant(memory: Reader<'_>, text: &str, scope: &Scope) -> Result<Vec<Hit
     Ok(hits)
 }
 
-/// Returns the first `WORDS` distinct words of a string with their nodes. Stop words are omitted.
-fn words(db: &Connection, text: &str) -> rusqlite::Result<Vec<Word>> {
-    let total: i64 = db
-        .prepare_cached("SELECT coalesce(max(seq), 0) FROM node_index")?
-        .query_row([], |row| row.get(0))?;
+/// Returns the first `WORDS` distinct words of a string with their nodes in scope. Stop words are
+/// omitted.
+fn words(db: &Connection, text: &str, scope: &Scope) -> rusqlite::Result<Vec<Word>> {
+    let total = newest(db)? as f64;
+    let (any, project) = scope_arguments(scope);
     let mut seen = HashSet::new();
     let mut out = Vec::new();
-    let mut statement =
-        db.prepare_cached("SELECT rowid FROM search WHERE search MATCH ?1 LIMIT ?2")?;
+    let mut statement = db.prepare_cached(
+        "SELECT i.seq, ?2 OR i.project IS NULL OR i.project IS ?3 FROM (\
+            SELECT rowid FROM search WHERE search MATCH ?1 ORDER BY rowid DESC LIMIT ?4) s \
+         JOIN node_index i ON i.seq = s.rowid",
+    )?;
     for word in text.split(|c: char| !c.is_alphanumeric()) {
+        if out.len() == WORDS {
+            break;
+        }
         let Some(term) = terms(word).into_iter().next() else { continue };
-        if out.len() == WORDS || !seen.insert(term.clone()) {
+        if !seen.insert(term.clone()) {
             continue;
         }
-        let most = COMMON as i64 + 1;
-        let seqs: rusqlite::Result<Vec<i64>> =
-            statement.query_map(params![phrase(word), most], |row| row.get(0))?.collect();
-        let mut seqs = seqs?;
-        let n = total as f64;
-        let mut count = seqs.len() as f64;
-        if seqs.len() > COMMON {
+        let phrase = phrase(word);
+        let arguments = params![phrase, any, project, COMMON as i64 + 1];
+        let found: rusqlite::Result<Vec<(i64, bool)>> =
+            statement.query_map(arguments, |row| Ok((row.get(0)?, row.get(1)?)))?.collect();
+        let found = found?;
+        let common = found.len() > COMMON;
+        let count = match common {
             // The remaining nodes that contain the word are not counted, because that would take
             // too long.
-            count = count.max(n / 20.0);
-            seqs.clear();
-        }
-        let idf = (1.0 + (n - count + 0.5).max(0.5) / (count + 0.5)).ln();
-        out.push(Word { term, idf, seqs });
+            true => (total / 20.0).max(found.len() as f64),
+            false => found.len() as f64,
+        };
+        let idf = (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
+        let seqs = found.into_iter().filter(|(_, seen)| *seen).map(|(seq, _)| seq).collect();
+        out.push(Word { term, phrase, idf, seqs, common });
     }
     Ok(out)
+}
+
+/// Returns the sequence number of the newest node, or 0 if there are no nodes.
+fn newest(db: &Connection) -> rusqlite::Result<i64> {
+    db.prepare_cached("SELECT coalesce(max(seq), 0) FROM node_index")?
+        .query_row([], |row| row.get(0))
+}
+
+/// Returns the nodes in scope that match the words best by the index's own BM25 scores and are not
+/// candidates yet, if a word occurs in more nodes than its list contains.
+fn ranked(
+    db: &Connection,
+    words: &[Word],
+    scope: &Scope,
+    candidates: &[Candidate],
+) -> rusqlite::Result<Vec<i64>> {
+    if words.iter().all(|word| !word.common) {
+        return Ok(Vec::new());
+    }
+    let query: Vec<&str> = words.iter().map(|word| word.phrase.as_str()).collect();
+    let (any, project) = scope_arguments(scope);
+    let mut statement = db.prepare_cached(
+        "SELECT i.seq FROM search s JOIN node_index i ON i.seq = s.rowid \
+         JOIN nodes n ON n.id = i.node_id WHERE s.search MATCH ?1 AND s.rowid > ?2 \
+         AND n.superseded_by IS NULL AND (?3 OR n.project IS NULL OR n.project = ?4) \
+         ORDER BY s.rank LIMIT ?5",
+    )?;
+    let after = newest(db)? - WINDOW;
+    let arguments = params![query.join(" OR "), after, any, project, DEPTH as i64];
+    let best: rusqlite::Result<Vec<i64>> =
+        statement.query_map(arguments, |row| row.get(0))?.collect();
+    let known: HashSet<i64> = candidates.iter().map(|it| it.seq).collect();
+    Ok(best?.into_iter().filter(|seq| !known.contains(seq)).collect())
 }
 
 /// The condition under which a node is read.
@@ -199,8 +248,8 @@ fn candidates(
         }
     }
     let all: f64 = words.iter().map(|word| word.idf).sum();
-    // The words whose nodes are not listed might occur in any node.
-    let common = words.iter().filter(|word| word.seqs.is_empty()).map(|word| word.idf);
+    // A common word might also occur in nodes that its list does not contain.
+    let common = words.iter().filter(|word| word.common).map(|word| word.idf);
     let least = match bar {
         Bar::Any => 0.0,
         Bar::Relevant => LIKELY * RECALL_SHARE * all - common.sum::<f64>(),
@@ -326,6 +375,53 @@ mod tests {
     use super::*;
     use crate::node::NewNode;
     use crate::store::{Access, Memory};
+
+    /// Adds a node for each project and content. Returns the ids.
+    fn add_all(memory: &mut Memory, nodes: &[(&str, String)]) -> Vec<String> {
+        let add = |change: &mut crate::store::Change<'_>| {
+            let node = |(project, content): &(&str, String)| NewNode {
+                content: content.clone(),
+                project: Some((*project).to_owned()),
+                ..NewNode::default()
+            };
+            nodes.iter().map(|one| change.add(&node(one))).collect::<Result<Vec<String>>>()
+        };
+        memory.change("add", "2026-11-01T00:00:00Z".parse().unwrap(), add).unwrap()
+    }
+
+    #[test]
+    fn common_words_find_the_best_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = "2026-11-01T00:00:00Z".parse().unwrap();
+        let mut memory =
+            Memory::open(&folder.path().join("store.db"), Access::Prompt, now).unwrap();
+        let mut nodes = vec![
+            ("p", "Deploy release".to_owned()),
+            ("q", "Our deploy needs a long release note".to_owned()),
+        ];
+        let other = |word: &str, number: usize| {
+            let text = format!("Number {number} names {word} in many other words of a long note");
+            ("p", text)
+        };
+        nodes.extend((0..2 * COMMON).map(|number| other("deploy", number)));
+        nodes.extend((0..2 * COMMON).map(|number| other("release", number)));
+        let ids = add_all(&mut memory, &nodes);
+        let first = |project: &str, text: &str| {
+            let scope = Scope::Project(project.to_owned());
+            let hits = search(memory.reader(), text, &scope, 20).unwrap();
+            hits.first().map(|hit| hit.id.clone())
+        };
+        for text in ["deploy", "deploy release", "release"] {
+            assert_eq!(first("p", text).as_ref(), Some(&ids[0]), "{text}");
+            // The nodes of other projects hide none of this project.
+            assert_eq!(first("q", text).as_ref(), Some(&ids[1]), "{text}");
+        }
+        // A prompt considers the newest nodes that contain a common word.
+        let scope = Scope::Project("p".to_owned());
+        let text = "number names deploy in many other words";
+        let unasked = relevant(memory.reader(), text, &scope).unwrap();
+        assert!(!unasked.is_empty());
+    }
 
     #[test]
     fn neighbours_are_found_but_not_injected() {
