@@ -116,7 +116,7 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
         let own = || open.iter().filter(|alert| alert.project == project.id);
         let folder = kept.get(&project.id).and_then(|text| Projection::read_curator_folder(text));
         let events = folder.and_then(|folder| events::critical(&project.path, &folder).ok());
-        match events.flatten() {
+        match events.flatten().map(|it| it.open) {
             Some(events) if !events.is_empty() => {
                 found.extend(problem_of(store, project.id, &events)?);
             }

@@ -266,21 +266,22 @@ pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
     Ok((events, bad))
 }
 
-/// Returns the open critical events of the project at `root`, oldest first. `dir` is the worker's
-/// folder. Returns `None` if this is unknown, because the project's `.runner` folder is missing or
+/// Returns the open critical events of the project at `root`. `dir` is the worker's folder. Returns
+/// `None` if this is unknown, because the project's `.runner` folder is missing or
 /// `dir` cannot be a worker's folder.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read.
-pub fn critical(root: &Path, dir: &str) -> io::Result<Option<Vec<Event>>> {
+pub fn critical(root: &Path, dir: &str) -> io::Result<Option<CriticalEvents>> {
     // Most projects have no events, and no other file is read for them.
     if !root.join(dir).join(PENDING).try_exists()? {
-        return Ok(root.join(".runner").try_exists()?.then(Vec::new));
+        return Ok(root.join(".runner").try_exists()?.then(CriticalEvents::default));
     }
     let Ok(worker) = Worker::of(root, dir) else { return Ok(None) };
-    let open = all(&worker)?.0.into_iter();
+    let (events, unreadable) = all(&worker)?;
+    let open = events.into_iter();
     let open = open.filter(|it| !it.over && it.event.severity == Severity::Critical);
-    Ok(Some(open.map(|it| it.event).collect()))
+    Ok(Some(CriticalEvents { open: open.map(|it| it.event).collect(), unreadable }))
 }
 
 /// Returns the event with this id, or the only event whose id begins or ends with `id`.
@@ -300,6 +301,14 @@ pub fn named(events: &[EventStatus], id: &str) -> Result<EventStatus, EventError
                 .ok_or_else(|| EventError::Bad(format!("{id:?} matches {} events", several.len())))
         }
     }
+}
+
+/// The critical events that nobody has acknowledged, oldest first.
+#[derive(Debug, Default)]
+pub struct CriticalEvents {
+    pub open: Vec<Event>,
+    /// The number of lines that could not be parsed, each of which may be a critical event.
+    pub unreadable: u64,
 }
 
 struct EventBook {

@@ -227,7 +227,7 @@ impl Night<'_, '_> {
                 return self.degrade(&format!("the curator's events cannot be read: {error}"));
             }
         };
-        for event in critical.iter().take(EVENTS) {
+        for event in critical.open.iter().take(EVENTS) {
             self.degrade(&format!("critical event {}: {}", event.id, event.desired_action));
         }
     }

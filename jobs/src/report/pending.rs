@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::run_line::RunLine;
-use crate::curator::events::{self, Event};
+use crate::curator::events::{self, CriticalEvents, Event};
 use crate::curator::{CuratorSpec, KIND as CURATOR};
 use crate::dream::inventory::Reader;
 use crate::dream::proposal::clean;
@@ -85,19 +85,24 @@ fn critical(root: &Path, folder: &str) -> Vec<PendingItem> {
         why,
         command,
     };
-    let events = match events::critical(root, folder) {
+    let read = "runner curator events".to_owned();
+    let CriticalEvents { open, unreadable } = match events::critical(root, folder) {
         Ok(events) => events.unwrap_or_default(),
         Err(error) => {
             let why = clean(&format!("they cannot be read: {error}"), 200);
-            return vec![item("the events".to_owned(), why, "runner curator events".to_owned())];
+            return vec![item("the events".to_owned(), why, read)];
         }
     };
+    let lost = (unreadable > 0).then(|| {
+        let what = format!("{} of the events", counted(unreadable, "line"));
+        item(what, "they could not be parsed".to_owned(), read)
+    });
     let item = |event: &Event| {
         let what = format!("the critical event: {}", clean(&event.desired_action, 200));
         let command = format!("runner curator events show {}", shell_word(clean(&event.id, 200)));
         item(what, "nobody has acknowledged it".to_owned(), command)
     };
-    events.iter().map(item).collect()
+    open.iter().map(item).chain(lost).collect()
 }
 
 /// Reads the items left by these runs, and the open critical events from the curator's folder, and
@@ -211,6 +216,9 @@ mod tests {
         let over = raise(Severity::Critical, "over");
         raise(Severity::High, "less urgent");
         events::record_outcome(&worker, &over, "ack", "seen", now).unwrap();
+        let pending = root.path().join(".c/events/pending.jsonl");
+        let torn = fs::read_to_string(&pending).unwrap() + "{\"id\":\n";
+        fs::write(&pending, torn).unwrap();
         let reported = read(root.path(), &[rem, curator], ".c");
         let show = format!("runner curator events show {id}");
         let all: Vec<(&str, &str, &str)> = reported
@@ -222,6 +230,7 @@ mod tests {
             [
                 ("draft", "Ship it", "$EDITOR ideas/draft.md"),
                 ("event", "the critical event: restore the backup", &show),
+                ("event", "1 line of the events", "runner curator events"),
                 ("event", "2 new events", "runner curator events"),
                 ("journal entry", "A quiet night", "runner board apply"),
                 ("learning", "l.md", "runner corpus close-loop --dry-run"),

@@ -107,7 +107,7 @@ impl CriticalEvent {
     /// be read, because `runner curator events` reports that error.
     pub(super) fn all(root: &Path, worker_dir: &str) -> Vec<Self> {
         let critical =
-            events::critical(root, worker_dir).ok().flatten().unwrap_or_default().into_iter();
+            events::critical(root, worker_dir).ok().flatten().unwrap_or_default().open.into_iter();
         let shown = |text: &str| Redacted::of(text).into_string();
         critical
             .map(|it| Self {
