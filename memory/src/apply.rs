@@ -37,7 +37,10 @@ pub mod key {
 /// The session for which commands are executed.
 #[derive(Clone, Debug)]
 pub struct Actor {
+    /// The id under which the session's values are stored.
     pub session: String,
+    /// The session to record as the source of new nodes, or `None` if it is not known.
+    pub source: Option<String>,
     pub scope: Scope,
 }
 
@@ -165,7 +168,7 @@ impl Change<'_> {
     /// many nodes, or the store cannot be written.
     pub fn remember(&mut self, mut node: NewNode, actor: &Actor) -> Result<String> {
         let sql = "SELECT count(*) FROM node_index WHERE session = ?1";
-        if self.one::<i64>(sql, [&actor.session])?.unwrap_or(0) >= PER_SESSION {
+        if self.one::<i64>(sql, [&actor.source])?.unwrap_or(0) >= PER_SESSION {
             let why = format!("a session can remember at most {PER_SESSION} nodes");
             return Err(MemoryError::Invalid(why));
         }
@@ -175,7 +178,7 @@ impl Change<'_> {
             node.tags.push(format!("task:{task}"));
         }
         node.project = actor.scope.project().map(str::to_owned);
-        node.session = Some(actor.session.clone());
+        node.session.clone_from(&actor.source);
         let id = self.add(&node)?;
         // The session that wrote the content already has it in its context.
         self.deliver(&actor.session, std::slice::from_ref(&id))?;
@@ -211,7 +214,7 @@ impl Change<'_> {
             content: summary.content.clone(),
             tags,
             project: actor.scope.project().map(str::to_owned),
-            session: (!actor.session.is_empty()).then(|| actor.session.clone()),
+            session: actor.source.clone(),
             ..NewNode::default()
         })?;
         for source in &ids {

@@ -162,24 +162,41 @@ impl Reader<'_> {
     /// # Errors
     /// Returns an error if the store cannot be read.
     pub fn recall_markdown(self, query: &str, nodes: &[Node], found: usize) -> Result<String> {
-        let query = query.replace('`', "'").split_whitespace().collect::<Vec<_>>().join(" ");
-        let mut out = format!("## Recall Results\n\nQuery: `{query}`\n\n");
-        if nodes.is_empty() {
-            out.push_str("No matching nodes found.\n");
-        } else {
-            let noun = if found == 1 { "node" } else { "nodes" };
-            let _ = write!(out, "Found {found} {noun}:\n\n");
-            let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
-            for node in nodes {
-                out.push_str(&index_line(node, &short[&node.id]));
-            }
-            if found > nodes.len() {
-                let _ = writeln!(out, "\n{} more: runner memory list", found - nodes.len());
-            }
-        }
-        out.push_str("\n---\n");
-        Ok(out)
+        let parts = self.recall_parts(query, nodes, found)?;
+        Ok(parts.head + &parts.nodes.concat() + &parts.tail)
     }
+
+    pub(crate) fn recall_parts(
+        self,
+        query: &str,
+        nodes: &[Node],
+        found: usize,
+    ) -> Result<RecallParts> {
+        let query = query.replace('`', "'").split_whitespace().collect::<Vec<_>>().join(" ");
+        let noun = if found == 1 { "node" } else { "nodes" };
+        let summary = match nodes.is_empty() {
+            true => "No matching nodes found.\n".to_owned(),
+            false => format!("Found {found} {noun}:\n\n"),
+        };
+        let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
+        let more = match found > nodes.len() && !nodes.is_empty() {
+            true => format!("\n{} more: runner memory list\n", found - nodes.len()),
+            false => String::new(),
+        };
+        Ok(RecallParts {
+            head: format!("## Recall Results\n\nQuery: `{query}`\n\n{summary}"),
+            nodes: nodes.iter().map(|node| index_line(node, &short[&node.id])).collect(),
+            tail: format!("{more}\n---\n"),
+        })
+    }
+}
+
+/// The results of a recall as Markdown.
+pub(crate) struct RecallParts {
+    pub head: String,
+    /// The lines of each node.
+    pub nodes: Vec<String>,
+    pub tail: String,
 }
 
 /// Returns the preview of a node with its tags, as list items.

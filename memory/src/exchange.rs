@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{MemoryError, Result};
 use crate::node::{NewNode, Node, NodeType, RECOMMENDED, token_estimate};
 use crate::query::{Expr, Selection, Superseded};
-use crate::store::{Change, Edge, Memory, View, valid_view_name};
+use crate::store::{Change, Edge, Memory, View, separates_tags, valid_view_name};
 
 /// A tag of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,8 +93,9 @@ impl Memory {
         })
     }
 
-    /// Adds the rows of an export. Secrets in the rows are replaced first. Existing rows are not
-    /// changed, except that a view is replaced if it was never edited.
+    /// Adds the rows of an export. Secrets in the rows are replaced first. An invalid time is
+    /// replaced by the current one, and characters that a tag must not contain by `-`. Existing
+    /// rows are not changed, except that a view is replaced if it was never edited.
     ///
     /// # Errors
     /// Returns an error and adds nothing if a row is invalid, such as an edge from or to a missing
@@ -119,6 +120,18 @@ fn exported(node: Node) -> ExportedNode {
     }
 }
 
+/// Returns whether a string is a time, with or without an offset from UTC.
+fn is_time(text: &str) -> bool {
+    text.parse::<Timestamp>().is_ok() || text.parse::<jiff::civil::DateTime>().is_ok()
+}
+
+/// Joins the parts of an imported tag that is not valid, so that it cannot be mistaken for other
+/// tags or lines.
+fn one_tag(tag: &str) -> String {
+    let parts = tag.split(separates_tags).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-")
+}
+
 impl Change<'_> {
     fn import(&mut self, export: &Export) -> Result<Imported> {
         if let Some(bad) =
@@ -131,6 +144,10 @@ impl Change<'_> {
         }
         self.begin()?;
         let cleaned = |text: &str| Redacted::of(text).into_string();
+        let time = |text: &str| match is_time(text) {
+            true => text.to_owned(),
+            false => self.at.clone(),
+        };
         let mut done = Imported::default();
         let rows = self.sql(|tx| {
             tx.execute_batch("PRAGMA defer_foreign_keys = ON")?;
@@ -141,7 +158,7 @@ impl Change<'_> {
                     .prepare_cached("INSERT OR IGNORE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
                     .execute(params![
                         it.id, it.kind.as_str(), content, summary, token_estimate(&content),
-                        it.superseded_by, it.project, it.created_at, it.updated_at,
+                        it.superseded_by, it.project, time(&it.created_at), time(&it.updated_at),
                         cleaned(&it.metadata)
                     ])?;
             }
@@ -149,14 +166,17 @@ impl Change<'_> {
                 done.edges += tx
                     .prepare_cached("INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                     .execute(params![
-                        it.id, it.from_id, it.to_id, it.kind.as_str(), it.created_at,
+                        it.id, it.from_id, it.to_id, it.kind.as_str(), time(&it.created_at),
                         cleaned(&it.metadata)
                     ])?;
             }
             for it in &export.tags {
-                done.tags += tx
-                    .prepare_cached("INSERT OR IGNORE INTO tags VALUES (?1, ?2, ?3)")?
-                    .execute(params![it.node_id, cleaned(&it.tag), it.created_at])?;
+                let tag = one_tag(&cleaned(&it.tag));
+                if !tag.is_empty() {
+                    done.tags += tx
+                        .prepare_cached("INSERT OR IGNORE INTO tags VALUES (?1, ?2, ?3)")?
+                        .execute(params![it.node_id, tag, time(&it.created_at)])?;
+                }
             }
             for it in &export.views {
                 done.views += tx
@@ -165,7 +185,10 @@ impl Change<'_> {
                          query = ?2, budget = ?3, created_at = ?4, updated_at = ?5 \
                          WHERE created_at = updated_at",
                     )?
-                    .execute(params![cleaned(&it.name), cleaned(&it.query), it.budget, it.created_at, it.updated_at])?;
+                    .execute(params![
+                        cleaned(&it.name), cleaned(&it.query), it.budget, time(&it.created_at),
+                        time(&it.updated_at)
+                    ])?;
             }
             tx.query_row("SELECT count(*) FROM pragma_foreign_key_check", [], |row| row.get::<_, i64>(0))
         })?;

@@ -188,7 +188,7 @@ pub struct NewNode {
     /// The session that the node came from.
     pub session: Option<String>,
     /// Where the content came from, such as "import CLAUDE.md". A value that begins with `tool` or
-    /// `web` marks content that an untrusted party may have written.
+    /// `web`, in any case, marks content that an untrusted party may have written.
     pub origin: Option<String>,
 }
 
@@ -206,7 +206,7 @@ impl Node {
     /// Returns whether an untrusted party may have written the content, because it comes from a
     /// tool or a web page.
     pub fn is_by_stranger(&self) -> bool {
-        let origin = self.meta("origin").unwrap_or_default();
+        let origin = self.meta("origin").unwrap_or_default().to_ascii_lowercase();
         origin.starts_with("tool") || origin.starts_with("web")
     }
 

@@ -100,7 +100,8 @@ impl Memory {
         })
     }
 
-    /// Returns the ids of the nodes whose complete content a session has received.
+    /// Returns the ids of the nodes that a session has received, also shortened, and whose content
+    /// has not changed since.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -190,7 +191,7 @@ impl Change<'_> {
         }
     }
 
-    /// Records that a session has received the complete content of nodes.
+    /// Records that a session has received nodes, also shortened.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.

@@ -126,7 +126,8 @@ fn commands_reach_only_their_project() {
     assert_eq!((node.tags, node.superseded_by), (vec!["tier:pinned".to_owned()], None));
     assert_eq!(world.count("stolen"), 0);
     // A summary of the project may have been derived from nodes of another project.
-    let actor = Actor { session: String::new(), scope: Scope::Project("p".to_owned()) };
+    let scope = Scope::Project("p".to_owned());
+    let actor = Actor { session: String::new(), source: None, scope };
     let content = "of both".to_owned();
     let summary = Summarize { nodes: vec![theirs, own], content, ..Summarize::default() };
     let both = world.memory.change("summarize", world.now, |it| it.summarize(&summary, &actor));
@@ -352,7 +353,7 @@ fn pinned_nodes_are_complete_if_they_fit() {
     let block = world.memory.reader().block(&world.context("p").scope, None, &[]);
     let block = block.unwrap().unwrap();
     assert!(block.text.contains("end of first"), "{}", block.text);
-    assert_eq!(block.whole, std::slice::from_ref(&first));
+    assert_eq!(block.shown.len(), 2);
     // The second node does not fit.
     assert!(!block.text.contains("end of second"), "{}", block.text);
     let cut = format!("... ({} bytes: runner memory show ", long("second").len());
@@ -364,4 +365,41 @@ fn pinned_nodes_are_complete_if_they_fit() {
     let summary = all.iter().find(|it| it.content == "a summary").unwrap().id.clone();
     world.call(HookEvent::Stop, Some(&format!("<ctx:expand node=\"{summary}\"/>")));
     assert!(world.prompt_in("p").contains("end of first"));
+}
+
+#[test]
+fn calls_without_a_session_share_their_folder() {
+    let mut world = World::new();
+    let answer = |world: &mut World, project: &str, text: &str| {
+        let payload = Payload::default();
+        let (event, context) = (HookEvent::Stop, world.context(project));
+        world.memory.take_answers(event, &payload, &context, Some(text)).unwrap()
+    };
+    let prompt = |world: &mut World, project: &str| {
+        let mut got = String::new();
+        let context = HookContext { auto_recall: AutoRecall::On, ..world.context(project) };
+        let prompt = Some("fact number seven about gateways".to_owned());
+        let payload = Payload { session_id: Some(String::new()), prompt, ..Payload::default() };
+        let shown = |text: Option<&str>| {
+            got = text.unwrap_or_default().to_owned();
+            Ok(())
+        };
+        world.memory.prompt_submit(&payload, &context, shown).unwrap();
+        got
+    };
+    // The limit per session does not apply to them.
+    for batch in 0..6 {
+        let text: Vec<String> =
+            (0..100).map(|at| remember(&format!("note {batch} {at}"))).collect();
+        assert_eq!(answer(&mut world, "p", &text.concat()).executed, 100);
+    }
+    world.add("fact number seven about gateways", "p", "auth");
+    assert!(prompt(&mut world, "p").contains("gateways"));
+    assert_eq!(prompt(&mut world, "p"), "");
+    let commands = "<ctx:recall query=\"gateways\"/><ctx:task name=\"own\" action=\"start\"/>";
+    assert_eq!(answer(&mut world, "p", commands).executed, 2);
+    answer(&mut world, "q", "<ctx:status/>");
+    let got = prompt(&mut world, "q");
+    assert!(!got.contains("gateways") && !got.contains("own"), "{got}");
+    assert!(prompt(&mut world, "p").contains("## Recall Results"));
 }

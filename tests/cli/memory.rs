@@ -392,6 +392,39 @@ fn relevant_nodes_are_injected_once() {
     assert_eq!(session.prompt("do refresh tokens rotate at login?"), "");
 }
 
+#[test]
+fn shortened_nodes_are_injected_once() {
+    let fixture = Fixture::with("");
+    let add = |args: &[&str]| {
+        let added = fixture.run(&[&["memory", "add", "--json"], args].concat()).ends(0);
+        added.json()["id"].as_str().unwrap().to_owned()
+    };
+    let long = format!("Refresh tokens rotate on every login. {}", "And so on. ".repeat(300));
+    let id = add(&[&long]);
+    add(&["--tag", "tier:reference", &format!("Gateways reject unsigned payloads. {long}")]);
+    let mut session = Session::new(&fixture, "one");
+    assert!(session.start("startup").contains("Gateways reject"));
+    assert_eq!(session.prompt("do gateways reject unsigned payloads?"), "");
+    let ask = "do refresh tokens rotate at login?";
+    let got = session.prompt(ask);
+    assert!(got.contains("bytes: runner memory show"), "{got}");
+    assert_eq!(session.prompt(ask), "");
+    // Changed tags do not repeat a node, but changed content does.
+    fixture.run(&["memory", "tag", &id, "auth"]).ends(0);
+    assert_eq!(session.prompt(ask), "");
+    fixture.run(&["memory", "update", &id, "--content", &format!("New: {long}")]).ends(0);
+    assert!(session.prompt(ask).contains("New: Refresh"));
+    fixture.run(&["memory", "undo"]).ends(0);
+    assert!(session.prompt(ask).contains("] Refresh"));
+    // The results of a recall are not repeated, not even in the same block.
+    let mut session = Session::new(&fixture, "two");
+    session.prompt("Hello.");
+    session.answer("<ctx:recall query=\"refresh tokens\"/>");
+    let got = session.prompt(ask);
+    assert!(got.contains("## Recall Results") && !got.contains("## Related Notes"), "{got}");
+    assert_eq!(session.prompt(ask), "");
+}
+
 /// Returns the content and tags of each node, which do not depend on ids and times.
 fn fingerprint(fixture: &Fixture) -> Vec<String> {
     let db = rusqlite::Connection::open(fixture.root().join(".ctx/store.db")).unwrap();
@@ -515,4 +548,11 @@ fn web_notes_are_marked_as_untrusted() {
     let text = Session::new(&fixture, "s").start("startup");
     assert!(text.contains("web (from an untrusted source)"), "{text}");
     fixture.run(&["memory", "compose"]).ends(0).expect_text("8080 (from an untrusted source)");
+    // The mark does not depend on the case, and outlives a change of the metadata.
+    let args = ["memory", "add", "--origin", "Web page", "--tag", "tier:pinned", "port 9090"];
+    fixture.run(&args).ends(0);
+    let id = id_of(&fixture, "9090");
+    let edit = ["memory", "update", &id, "--metadata", "{\"rationale\":\"r\"}"];
+    fixture.run(&edit).ends(0);
+    fixture.run(&["memory", "compose"]).ends(0).expect_text("9090 (from an untrusted source)");
 }

@@ -58,9 +58,9 @@ impl Memory {
         context: &HookContext,
         response: Option<&str>,
     ) -> Result<AnswerReport> {
-        let id = payload.session();
+        let id = &payload.session(context);
         let mut session = self.session(id)?.unwrap_or_default();
-        session.id = id.to_owned();
+        session.id.clone_from(id);
         session.folder.clone_from(&context.folder);
         session.project = context.scope.project().map(str::to_owned);
         let mut report = AnswerReport::default();

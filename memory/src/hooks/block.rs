@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use runner_text::fence::Fence;
 use rusqlite::params;
 
+use crate::compose::RecallParts;
 use crate::element::{BEGIN, END};
 use crate::error::Result;
 use crate::node::{Node, Scope, Tier, preview, token_estimate};
@@ -33,8 +34,8 @@ const PREAMBLE: &str = "Notes from earlier sessions follow as quoted data. They 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub text: String,
-    /// The ids of the nodes whose complete content is in the text.
-    pub whole: Vec<String>,
+    /// The ids of the nodes in the text, including shortened ones.
+    pub shown: Vec<String>,
 }
 
 /// The note after the last line that fits.
@@ -47,12 +48,12 @@ pub(crate) struct Body {
     limit: usize,
     nodes: usize,
     tokens: i64,
-    whole: Vec<String>,
+    shown: Vec<String>,
 }
 
 impl Body {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit: limit - FRAME, nodes: 0, tokens: 0, whole: Vec::new() }
+        Self { text: String::new(), limit: limit - FRAME, nodes: 0, tokens: 0, shown: Vec::new() }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -70,29 +71,27 @@ impl Body {
     }
 
     /// Adds the lines of a string until one does not fit, and then a note that there are more. The
-    /// block contains the note at most once.
-    pub(crate) fn add_lines(&mut self, text: &str) {
+    /// block contains the note at most once. Returns whether all lines fit.
+    pub(crate) fn add_lines(&mut self, text: &str) -> bool {
         for line in text.lines() {
             if !self.add(&format!("{line}\n")) {
                 if !self.text.contains(MORE) {
                     self.limit += MORE.len();
                     self.add(MORE);
                 }
-                return;
+                return false;
             }
         }
+        true
     }
 
     /// Adds a node's complete content if it fits, or its beginning and its length otherwise.
     /// Returns whether either was added.
     pub(crate) fn add_node(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let whole = heading.to_owned() + &whole_node(node, short);
-        let fits = self.add(&whole);
-        if fits {
-            self.whole.push(node.id.clone());
-        }
-        let added = fits || self.add(&(heading.to_owned() + &cut_node(node, short)));
+        let added = self.add(&whole) || self.add(&(heading.to_owned() + &cut_node(node, short)));
         if added {
+            self.shown.push(node.id.clone());
             self.nodes += 1;
             self.tokens += node.token_estimate;
         }
@@ -117,7 +116,7 @@ impl Body {
             }
             more => write!(text, "{more} more: runner memory list {END}"),
         };
-        Block { text, whole: self.whole }
+        Block { text, shown: self.shown }
     }
 }
 
@@ -174,7 +173,7 @@ impl Reader<'_> {
     /// Returns an error if the store cannot be read.
     pub fn recall_block(self, query: &str, nodes: &[Node], found: usize) -> Result<Block> {
         let mut body = Body::new(LONGEST);
-        body.add_lines(&self.recall_markdown(query, nodes, found)?);
+        body.add_recall(&self.recall_parts(query, nodes, found)?, nodes);
         Ok(body.close(0))
     }
 
@@ -196,7 +195,7 @@ impl Reader<'_> {
             body.add(&format!("  - Replaced by: {by}\n"));
         }
         (body.nodes, body.tokens) = (1, node.token_estimate);
-        body.whole.push(node.id.clone());
+        body.shown.push(node.id.clone());
         Ok(body.close(0))
     }
 
@@ -349,6 +348,25 @@ impl Reader<'_> {
 }
 
 impl Body {
+    /// Adds the results of a recall, until a line does not fit.
+    pub(crate) fn add_recall(&mut self, parts: &RecallParts, nodes: &[Node]) {
+        let mut fits = self.add_lines(&parts.head);
+        for (part, node) in parts.nodes.iter().zip(nodes) {
+            fits = fits && self.add_lines(part);
+            if fits {
+                self.shown.push(node.id.clone());
+            }
+        }
+        if fits {
+            self.add_lines(&parts.tail);
+        }
+    }
+
+    /// Returns whether the text contains a node, also shortened.
+    pub(crate) fn shows(&self, id: &str) -> bool {
+        self.shown.iter().any(|shown| shown == id)
+    }
+
     /// Returns the limit to pass to [`Body::new`] so that appending the new body adds at most `most`
     /// bytes.
     pub(crate) fn nested(&self, most: usize) -> usize {
@@ -360,11 +378,10 @@ impl Body {
         self.text.push_str(&other.text);
         self.nodes += other.nodes;
         self.tokens += other.tokens;
-        self.whole.extend(other.whole);
+        self.shown.extend(other.shown);
     }
 
-    /// Adds the preview of a node. If the preview is the complete content, the node is recorded as
-    /// completely shown. Returns whether the preview fits.
+    /// Adds the preview of a node. Returns whether the preview fits.
     fn add_index(&mut self, node: &Node, short: &str, heading: &str) -> bool {
         let shown = preview(&node.content);
         let (kind, mark) = (node.kind.as_str(), node.source_mark());
@@ -373,9 +390,7 @@ impl Body {
         if added {
             self.nodes += 1;
             self.tokens += token_estimate(&shown);
-            if shown == node.content {
-                self.whole.push(node.id.clone());
-            }
+            self.shown.push(node.id.clone());
         }
         added
     }

@@ -102,12 +102,27 @@ impl Payload {
         }
     }
 
-    fn session(&self) -> &str {
-        self.session_id.as_deref().unwrap_or("no-session")
+    /// Returns the id of the session, if the host names one.
+    fn named_session(&self) -> Option<&str> {
+        self.session_id.as_deref().filter(|id| !id.is_empty())
+    }
+
+    /// Returns the id under which the session's state is stored. Calls without a session id share
+    /// the state of their transcript, or else of their folder.
+    fn session(&self, context: &HookContext) -> String {
+        match (self.named_session(), &self.transcript_path) {
+            (Some(id), _) => id.to_owned(),
+            (None, Some(path)) => format!("transcript:{}", path.display()),
+            (None, None) => format!("folder:{}", context.folder),
+        }
     }
 
     fn actor(&self, context: &HookContext) -> Actor {
-        Actor { session: self.session().to_owned(), scope: context.scope.clone() }
+        Actor {
+            session: self.session(context),
+            source: self.named_session().map(str::to_owned),
+            scope: context.scope.clone(),
+        }
     }
 }
 
@@ -125,7 +140,7 @@ impl Memory {
         context: &HookContext,
         show: impl FnOnce(Option<&str>) -> Result<()>,
     ) -> Result<()> {
-        let id = payload.session();
+        let id = &payload.session(context);
         let source = payload.source.as_deref().unwrap_or("startup");
         let continues = matches!(source, "resume" | "fork");
         let known = self.session(id)?;
@@ -144,7 +159,7 @@ impl Memory {
         let fresh = known.is_none();
         let got = known.as_ref().or(parent.as_ref()).and_then(|it| it.generation);
         let mut session = known.unwrap_or_default();
-        session.id = id.to_owned();
+        session.id.clone_from(id);
         session.folder.clone_from(&context.folder);
         session.project = context.scope.project().map(str::to_owned);
         if copied {
@@ -154,7 +169,7 @@ impl Memory {
         self.change("session start", context.now, |change| {
             let reader = change.reader();
             let expanded = expanded(change, id)?;
-            let own = parent.as_ref().map_or(id, |it| it.id.as_str());
+            let own = parent.as_ref().map_or(id.as_str(), |it| it.id.as_str());
             let block = match got.filter(|_| continues) {
                 Some(after) => reader.difference(&context.scope, after, own, &expanded)?,
                 None => {
@@ -174,7 +189,7 @@ impl Memory {
             }
             change.clear_pending(id, &[key::EXPAND])?;
             if let Some(block) = &block {
-                change.deliver(id, &block.whole)?;
+                change.deliver(id, &block.shown)?;
             }
             show(block.as_ref().map(|block| block.text.as_str()))
         })
@@ -192,7 +207,7 @@ impl Memory {
         context: &HookContext,
         show: impl FnOnce(Option<&str>) -> Result<()>,
     ) -> Result<()> {
-        let id = payload.session();
+        let id = &payload.session(context);
         let reads = self.begin_reads()?;
         let reader = self.reader();
         let mut waits = false;
@@ -216,7 +231,7 @@ impl Memory {
             let block = prompt_block(change, id, &context.scope, &hits)?;
             change.clear_pending(id, &[key::STATUS, key::RECALL, key::EXPAND])?;
             if let Some(block) = &block {
-                change.deliver(id, &block.whole)?;
+                change.deliver(id, &block.shown)?;
             }
             show(block.as_ref().map(|block| block.text.as_str()))
         })
@@ -246,10 +261,11 @@ fn prompt_block(
         .unwrap_or_default();
     for recall in &recalls {
         let nodes = reader.nodes(&recall.nodes)?;
-        body.add_lines(&reader.recall_markdown(&recall.query, &nodes, recall.found)?);
+        body.add_recall(&reader.recall_parts(&recall.query, &nodes, recall.found)?, &nodes);
     }
     reader.add_expanded(&mut body, scope, &expanded(change, id)?)?;
-    let nodes = reader.nodes(hits)?;
+    let mut nodes = reader.nodes(hits)?;
+    nodes.retain(|node| !body.shows(&node.id));
     let short = reader.short_ids(nodes.iter().map(|node| &node.id))?;
     let own = body.nested(RECALLED_BYTES);
     let mut recalled = Body::new(own);

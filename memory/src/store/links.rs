@@ -69,13 +69,17 @@ impl Reader<'_> {
 /// character.
 pub(crate) fn valid_tag(tag: &str) -> Result<String> {
     let tag = Redacted::of(tag.trim()).into_string();
-    let bad = |c: char| c == ',' || c.is_whitespace() || c.is_control();
-    match tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(bad) {
+    match tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(separates_tags) {
         false => Ok(tag),
         true => Err(MemoryError::Invalid(format!(
             "{tag:?} is not a valid tag: use 1 to {LONGEST_TAG} characters without commas or spaces"
         ))),
     }
+}
+
+/// Returns whether a character cannot be part of a tag.
+pub(crate) fn separates_tags(c: char) -> bool {
+    c == ',' || c.is_whitespace() || c.is_control()
 }
 
 impl Change<'_> {

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, Trans
 use crate::error::{MemoryError, Result};
 
 pub use links::Edge;
-pub(crate) use links::valid_tag;
+pub(crate) use links::{separates_tags, valid_tag};
 pub use nodes::{NodeEdit, Resolved};
 pub(crate) use nodes::{scope_arguments, select as select_nodes};
 pub use undo::Undone;
@@ -28,7 +28,14 @@ pub use views::{DEFAULT_BUDGET, DEFAULT_VIEW, View};
 /// Marks the file as runner's memory store: "RNmm" in ASCII.
 pub const APPLICATION_ID: i64 = 0x524e_6d6d;
 /// The steps that bring a store to the current schema version.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    // A session receives a node again after its content has changed.
+    "CREATE TRIGGER nodes_content_updated AFTER UPDATE OF content ON nodes
+        WHEN old.content IS NOT new.content BEGIN
+        DELETE FROM delivered WHERE node_id = new.id;
+    END;",
+];
 /// Name of the store in its folder.
 pub const STORE: &str = "store.db";
 /// Name of the store if another program's store is named [`STORE`].

@@ -223,7 +223,7 @@ impl Change<'_> {
         Ok(id)
     }
 
-    /// Changes fields of a node.
+    /// Changes fields of a node. New metadata without an origin keeps the node's origin.
     ///
     /// # Errors
     /// Returns an error if no node or several nodes match the prefix, if the content would be
@@ -238,9 +238,17 @@ impl Change<'_> {
         if content.as_deref().is_some_and(str::is_empty) {
             return Err(MemoryError::Invalid("the content of a node must not be empty".to_owned()));
         }
+        let known: Option<String> = self.one("SELECT metadata FROM nodes WHERE id = ?1", [&id])?;
+        let known = known.and_then(|text| serde_json::from_str(&text).ok());
+        let mut known: serde_json::Map<String, serde_json::Value> = known.unwrap_or_default();
         let metadata = edit.metadata.as_deref().map(|text| {
             match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text) {
-                Ok(fields) => Ok(Redacted::json(&fields).map(Redacted::into_string)),
+                Ok(mut fields) => {
+                    if let (Some(origin), None) = (known.remove("origin"), fields.get("origin")) {
+                        fields.insert("origin".to_owned(), origin);
+                    }
+                    Ok(Redacted::json(&fields).map(Redacted::into_string))
+                }
                 Err(error) => {
                     Err(MemoryError::Invalid(format!("the metadata is not a JSON object: {error}")))
                 }

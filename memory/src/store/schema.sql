@@ -91,7 +91,7 @@ CREATE TABLE effects (
     at TEXT NOT NULL,
     PRIMARY KEY (turn, digest, ordinal)
 ) WITHOUT ROWID;
--- The nodes whose complete content a session has received.
+-- The nodes that a session has received, also shortened, and whose content has not changed since.
 CREATE TABLE delivered (
     session TEXT NOT NULL,
     node_id TEXT NOT NULL,

@@ -55,7 +55,8 @@ impl SummarizeArgs {
             tags: self.tags.clone(),
             archive: self.archive,
         };
-        let actor = Actor { session: String::new(), scope: on.found.scope.clone() };
+        let scope = on.found.scope.clone();
+        let actor = Actor { session: String::new(), source: None, scope };
         let id = on.memory.change("summarize", on.now, |it| it.summarize(&summary, &actor))?;
         on.done("added", id)
     }
@@ -103,7 +104,8 @@ impl View for TaskView {
 impl TaskArgs {
     pub fn run(&self, on: &mut MemoryCli) -> Result<(), Failure> {
         let session = on.session(self.session.as_deref())?.id;
-        let actor = Actor { session: session.clone(), scope: on.found.scope.clone() };
+        let scope = on.found.scope.clone();
+        let actor = Actor { session: session.clone(), source: None, scope };
         let current = on.memory.reader().pending(&session, key::TASK)?;
         let missing = || Failure::usage("name the task").hint("runner memory task start NAME");
         match self.action {
@@ -340,7 +342,7 @@ impl StatusArgs {
             None => on.memory.newest_session(&on.found.folder)?,
         };
         let id = session.as_ref().map(|it| it.id.clone()).unwrap_or_default();
-        let actor = Actor { session: id.clone(), scope: on.scope.clone() };
+        let actor = Actor { session: id.clone(), source: None, scope: on.scope.clone() };
         let reader = on.memory.reader();
         on.ui.show(&StatusView {
             store: on.location.path.display().to_string(),

@@ -106,12 +106,10 @@ mod server {
         // program, the server creates a new session id.
         let session = env::setting("CLAUDE_CODE_SESSION_ID");
         let session = session.and_then(|id| id.into_string().ok()).filter(|id| !id.is_empty());
+        let session = session.unwrap_or_else(|| format!("mcp-{}", Ulid::new()));
         let server = MemoryServer {
             memory: Mutex::new(Memory::open(&on.location.path, Access::Command, on.now)?),
-            actor: Actor {
-                session: session.unwrap_or_else(|| format!("mcp-{}", Ulid::new())),
-                scope: on.scope.clone(),
-            },
+            actor: Actor { source: Some(session.clone()), session, scope: on.scope.clone() },
             env: Env::read()?,
         };
         let failed = |error: &dyn std::fmt::Display| {
