@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -40,7 +40,7 @@ pub fn in_keyring(reference: &str) -> Option<Result<&str, &'static str>> {
     Some(match !name.is_empty() && name.len() <= 100 && name.chars().all(good) {
         true => Ok(name),
         false => Err(
-            "keyring: must be followed by the name of a secret (letters, digits, - _ . /), never the secret itself",
+            "`keyring:` must be followed by the name of a secret (letters, digits, - _ . /), never the secret itself",
         ),
     })
 }
@@ -54,7 +54,7 @@ const KEYS: [(&str, &[&str]); 2] = [
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
-/// Variables that an agent or an API receives unless its configuration sets `env`. They contain
+/// Variables that an agent or API backend receives unless its configuration sets `env`. They contain
 /// locations and proxies rather than keys.
 const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
@@ -114,7 +114,7 @@ impl BackendSpec {
         }
     }
 
-    /// Returns the variables that the backend receives, if they are set, in addition to the default
+    /// Returns the variables that the backend receives, if they are set, in addition to the ordinary
     /// ones.
     pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
         let named = self.kind.env();
@@ -124,20 +124,33 @@ impl BackendSpec {
         own.chain(usual.into_iter().flatten().map(|name| -> &'s str { name }))
     }
 
-    /// Returns the values that must not be shown. These are the values of the variables named by
-    /// the backend and the values in its `env_file`, except locations and proxies.
+    /// Returns the values that must not be shown. These are the values of the backend's
+    /// [`variables`](Self::variables) and the values in its `env_file`, except locations and proxies.
     ///
     /// # Errors
     /// Returns an error if the `env_file` cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
-        if let Some(path) = self.kind.env_file() {
-            let file = from_file(&at_home(path, around))?.into_iter();
+        if let Some(path) = self.variables_file(around) {
+            let file = from_file(&path)?.into_iter();
             secrets.extend(file.filter_map(|(name, value)| (!is_place(&name)).then_some(value)));
         }
         secrets.retain(|value| !value.is_empty());
         Ok(secrets)
+    }
+
+    /// Returns the path of the agent's login below its `state`, or `None` if it has no folder of
+    /// its own.
+    pub fn own_login(&self, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+        let BackendKind::Agent(kind, agent, _) = &self.kind else { return None };
+        let state = at_home(agent.state.as_deref()?, env);
+        Some(state.join(login_file(kind.name())))
+    }
+
+    /// Returns the path of the file with additional variables, which may contain keys.
+    pub fn variables_file(&self, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+        self.kind.env_file().map(|path| at_home(path, env))
     }
 }
 
@@ -165,6 +178,7 @@ pub(crate) fn login_file(kind: &str) -> &'static str {
 pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
     let keys = keys(plan.kind);
     let own = plan.settings.env.iter().flatten().map(String::as_str);
+    let own = own.filter(|name| !is_place(name));
     let set = |name: &&str| plan.env.get(*name).is_some_and(|value| !value.is_empty());
     if let Some(name) = keys.iter().copied().chain(own).find(set) {
         return Ok(format!("{name} is set"));
@@ -200,7 +214,7 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
 
 /// Returns the agent's state folder, or `None` if neither the configuration nor the environment
 /// determines it.
-pub(crate) fn home(plan: &AgentPlan) -> Option<std::path::PathBuf> {
+pub(crate) fn home(plan: &AgentPlan) -> Option<PathBuf> {
     if let Some(state) = &plan.state {
         return Some(state.clone());
     }

@@ -138,8 +138,8 @@ pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
 ) -> Result<(BTreeMap<String, String>, Vec<String>), BackendError> {
-    let from_file = match spec.kind.env_file() {
-        Some(path) => credentials::from_file(&at_home(path, around.env))?,
+    let from_file = match spec.variables_file(around.env) {
+        Some(path) => credentials::from_file(&path)?,
         None => BTreeMap::new(),
     };
     let wanted = ORDINARY.into_iter().chain(spec.variables());

@@ -1,7 +1,7 @@
 //! The sink to which a backend reports its progress.
 //!
-//! The reports are for display and metering only. A run may still fail after its sink has received
-//! text. A sink must never be able to stop a run.
+//! A run may still fail after its sink has received text. A report has no answer: a sink that
+//! meters usage stops a request only with the request's cancellation token.
 
 use jiff::Timestamp;
 

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use runner_memory::apply::{Actor, Summarize};
 use runner_memory::hooks::{AnswerReport, AutoRecall, HookContext, HookEvent, Payload};
 use runner_memory::node::NewNode;
-use runner_memory::store::Access;
+use runner_memory::store::{Access, NodeEdit};
 use runner_memory::{Memory, Node, NodeType, Scope};
 
 /// A store with the transcript of one session.
@@ -402,4 +402,23 @@ fn calls_without_a_session_share_their_folder() {
     let got = prompt(&mut world, "q");
     assert!(!got.contains("gateways") && !got.contains("own"), "{got}");
     assert!(prompt(&mut world, "p").contains("## Recall Results"));
+}
+
+/// A store of schema version 1 has no trigger that forgets what a session received.
+#[test]
+fn stores_of_an_earlier_version_are_migrated() {
+    let mut world = World::new();
+    let id = world.add("before", "p", "auth");
+    let path = world.folder.path().join("s.db");
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    let earlier =
+        "DROP TRIGGER nodes_content_updated; DELETE FROM schema_version WHERE version > 1";
+    raw.execute_batch(earlier).unwrap();
+    raw.execute("INSERT INTO delivered VALUES ('s', ?1)", [&id]).unwrap();
+    let mut memory = Memory::open(&path, Access::Command, world.now).unwrap();
+    assert_eq!(memory.node(&id).unwrap().content, "before");
+    let edit = NodeEdit { content: Some("after".to_owned()), ..NodeEdit::default() };
+    memory.change("update", world.now, |it| it.edit(&id, &edit)).unwrap();
+    let received = "SELECT count(*) FROM delivered";
+    assert_eq!(raw.query_row(received, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
 }

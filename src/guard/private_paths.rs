@@ -1,13 +1,19 @@
 //! Determines which paths on the host contain the user's secrets. Child processes cannot read them
 //! unless they are listed in the `reads` setting.
 //!
-//! The table lists paths, not secrets: a program that keeps its login elsewhere is not covered. A
-//! path that does not exist needs no protection. This module must never read a file.
+//! The table lists paths, not secrets: a program that keeps its login elsewhere is not covered,
+//! except for the logins and keys of the configured backends. A path that does not exist needs no
+//! protection. This module must never read a file.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use runner_backends::BackendSpec;
 use runner_engine::sandbox::Sandbox;
+
+use crate::config::Config;
+use crate::env::Env;
 
 /// Private paths in the home folder. A path in `.config` also covers the same path in
 /// `$XDG_CONFIG_HOME`.
@@ -152,13 +158,32 @@ const IN_HOME: &[&str] = &[
 /// The agents' logins. The agent that a backend runs can read and write its own login.
 const LOGINS: [&str; 2] = [".claude/.credentials.json", ".codex/auth.json"];
 
-/// The folders from which private paths are determined.
-#[derive(Clone, Copy, Debug)]
+/// The folders and files from which private paths are determined.
+#[derive(Clone, Debug)]
 pub struct PrivateFolders<'a> {
     /// The children's home folder.
-    pub home: Option<&'a Path>,
+    home: Option<&'a Path>,
     /// Runner's configuration file, whose folder also contains the credentials.
-    pub user_config: &'a Path,
+    user_config: &'a Path,
+    /// The logins of agents with a folder of their own.
+    logins: Vec<PathBuf>,
+    /// The backends' files of variables.
+    variables: Vec<PathBuf>,
+}
+
+impl<'a> PrivateFolders<'a> {
+    /// Determines the private paths of children with the environment `env`.
+    pub fn new(home: &'a Env, config: &Config, env: &'a BTreeMap<String, String>) -> Self {
+        let all = |of: fn(&BackendSpec, &BTreeMap<String, String>) -> Option<PathBuf>| {
+            config.backends.values().filter_map(|spec| of(spec, env)).collect()
+        };
+        Self {
+            home: env.get("HOME").map(Path::new),
+            user_config: &home.user_config,
+            logins: all(BackendSpec::own_login),
+            variables: all(BackendSpec::variables_file),
+        }
+    }
 }
 
 impl PrivateFolders<'_> {
@@ -187,9 +212,11 @@ impl PrivateFolders<'_> {
             let other = path.strip_prefix(".config/").and_then(|below| Some(config?.join(below)));
             [self.home.map(|home| home.join(path)), other]
         });
-        let paths = in_home.flatten().chain(own.map(Path::to_owned));
+        let variables = self.variables.iter().cloned();
+        let paths = in_home.flatten().chain(own.map(Path::to_owned)).chain(variables);
         let mut all: Vec<PathBuf> = paths.filter_map(|path| fs::canonicalize(path).ok()).collect();
         let logins = LOGINS.iter().filter_map(|path| Some(self.home?.join(path)));
+        let logins = logins.chain(self.logins.iter().cloned());
         let logins = logins.filter(|path| fs::symlink_metadata(path).is_ok_and(|it| it.is_file()));
         all.extend(logins.filter_map(|path| fs::canonicalize(path).ok()));
         // Hiding the home folder or a folder above it would hide everything.
@@ -218,11 +245,17 @@ mod tests {
         for agent in [".claude", ".codex"] {
             fs::create_dir(home.join(agent)).unwrap();
         }
-        fs::write(home.join(".claude/.credentials.json"), "").unwrap();
+        let own = ["night/auth.json", "night/keys.env"];
+        fs::create_dir(home.join("night")).unwrap();
+        for path in [".claude/.credentials.json"].iter().chain(&own) {
+            fs::write(home.join(path), "").unwrap();
+        }
         std::os::unix::fs::symlink(home.join("code"), home.join(".codex/auth.json")).unwrap();
         let places = PrivateFolders {
             home: Some(&home),
             user_config: &home.join(".config/runner/config.toml"),
+            logins: vec![home.join(own[0]), home.join("none/auth.json")],
+            variables: vec![home.join(own[1])],
         };
         let seen = |reads: &[&str]| {
             let mut sandbox = Sandbox::default();
@@ -235,12 +268,24 @@ mod tests {
             (names(&sandbox.hide), names(&sandbox.show))
         };
         let login = ".claude/.credentials.json";
-        let all = [".aws", login, ".config/gh", ".config/runner", ".mozilla", "dots/ssh"];
+        let [own_login, keys] = own;
+        let all = [
+            ".aws",
+            login,
+            ".config/gh",
+            ".config/runner",
+            ".mozilla",
+            "dots/ssh",
+            own_login,
+            keys,
+        ];
         assert_eq!(seen(&[]), (all.map(String::from).to_vec(), vec![]));
         let (hidden, shown) = seen(&["~/.aws/config", "~/.ssh", "~/code", "~/.none"]);
-        assert_eq!(hidden, [".aws", login, ".config/gh", ".config/runner", ".mozilla"]);
+        let hidden_now =
+            [".aws", login, ".config/gh", ".config/runner", ".mozilla", own_login, keys];
+        assert_eq!(hidden, hidden_now);
         assert_eq!(shown, [".aws/config"]);
         let whole = home.join(".config").display().to_string();
-        assert_eq!(seen(&[&whole]).0, [".aws", login, ".mozilla", "dots/ssh"]);
+        assert_eq!(seen(&[&whole]).0, [".aws", login, ".mozilla", "dots/ssh", own_login, keys]);
     }
 }

@@ -12,7 +12,7 @@ pub struct View {
     pub path: &'static str,
     pub summary: &'static str,
     pub template: &'static str,
-    /// The command, with `{NAME}` replaced by part of the path.
+    /// The command's arguments. `{NAME}` stands for the part of the path with that name.
     pub words: &'static [&'static str],
     /// The query parameters, which become flags of the command.
     pub query: &'static [QueryFlag],
@@ -54,7 +54,7 @@ const RUNS: &[QueryFlag] = &[
     text("outcome", "Only the runs with this outcome or state"),
     text(
         "search",
-        "Only the ended runs whose job, headline or reason contains this text of at least 3 characters",
+        "Only finished runs whose job, headline or reason contains this text (at least 3 characters)",
     ),
     text("since", "Only the runs since this time: 7d, 12h or 2026-11-22"),
     text("before", "Only the runs recorded before this run, for the next page"),
@@ -65,14 +65,14 @@ const JOB_RUNS: &[QueryFlag] = &[
     text("outcome", "Only the runs with this outcome or state"),
     text(
         "search",
-        "Only the ended runs whose job, headline or reason contains this text of at least 3 characters",
+        "Only finished runs whose job, headline or reason contains this text (at least 3 characters)",
     ),
     text("since", "Only the runs since this time: 7d, 12h or 2026-11-22"),
     text("before", "Only the runs recorded before this run, for the next page"),
     LIMIT,
 ];
 const DECIDED: &[QueryFlag] = &[present("all", "Include decided proposals")];
-const OVER: &[QueryFlag] = &[present("over", "Include alerts that are over")];
+const OVER: &[QueryFlag] = &[present("over", "Include ended alerts")];
 
 const fn view(
     name: &'static str,
@@ -161,8 +161,14 @@ pub const VIEWS: &[View] = &[
     )
     .on("alerts.html"),
     #[cfg(feature = "fleet")]
-    view("fleet", "/fleet", "The fleets of this host and their hosts", &["fleet", "list"], &[])
-        .on("fleet.html"),
+    view(
+        "fleet",
+        "/fleet",
+        "This host's fleets, and the hosts in each fleet",
+        &["fleet", "list"],
+        &[],
+    )
+    .on("fleet.html"),
     view(
         "budget",
         "/projects/{project}/budget",
@@ -179,12 +185,12 @@ pub const VIEWS: &[View] = &[
         &[],
     )
     .on("settings.html"),
-    view("board", "/projects/{project}/board", "The tasks of the board", &["board", "show"], &[])
+    view("board", "/projects/{project}/board", "The tasks on the board", &["board", "show"], &[])
         .on("board.html"),
     view(
         "memory",
         "/projects/{project}/memory",
-        "The notes of coding sessions",
+        "The notes from coding sessions",
         &["memory", "list"],
         &[],
     )
@@ -244,7 +250,7 @@ impl View {
         let mut flags = vec!["--json".to_owned()];
         for (name, value) in parts.query.iter().filter(|(_, value)| !value.is_empty()) {
             let Some(flag) = self.query.iter().find(|flag| flag.name == name) else {
-                return Err(format!("{name:?} is not a parameter of this query"));
+                return Err(format!("unknown query parameter {name:?}"));
             };
             match flag.kind {
                 QueryKind::Text => flags.push(format!("--{name}={value}")),

@@ -70,7 +70,7 @@ fn command_agents_leave_rows_for_commits_and_files() {
                   echo x > notes/tide.txt\necho done\n";
     fixture.write("worker.sh", script);
     fixture.write("stays.txt", "changed before the run");
-    // At the sandbox level `files-only`, an agent cannot create files in the project's top folder.
+    // At the sandbox level `files-only`, an agent cannot create files in the project's top-level folder.
     fixture.write("notes/stays.txt", "changed before the run");
     fixture.configure(
         "[backends.worker]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"worker.sh\"]\n",
@@ -229,7 +229,7 @@ fn compatible_variables_take_effect_in_runs() {
         run(0, &["tick"]).ends(0);
         for minute in [20, 40] {
             if command == in_cycle {
-                // Run the state before the dream, which has a different name in each cycle.
+                // Run the state that precedes the dream. Its name differs between the two cycles.
                 run(minute - 1, &command).ends(0);
             }
             // A dream is written only if there is evidence of work since the previous dream.
@@ -279,7 +279,7 @@ fn simple_claims_are_checked_again_in_a_sandbox() {
         ("`sh -c 'exit 3'` ended with code 3", "holds", "unknown"),
         // The command cannot write in the sandbox, so its failure there proves nothing.
         ("`touch a.txt` exited with 0", "unknown", "unknown"),
-        // The newest recorded use of the command decides.
+        // The most recent recorded use of the command determines the finding.
         ("`touch b.txt` exited with 0", "fails", "fails"),
         ("plan.org contains `TODO twin`", "holds", "holds"),
         ("plan.org contains `TODO triplets`", "fails", "fails"),

@@ -400,3 +400,26 @@ fn list_of_hosts_needs_the_full_sandbox() {
         fixture.run(&["run", "tidy"]).ends(78).expect_text("network");
     }
 }
+
+#[test]
+fn jobs_cannot_read_keys_of_backends() {
+    let fixture = Fixture::with("");
+    let home = fixture.root().join("elsewhere");
+    fs::create_dir(&home).unwrap();
+    let [login, keys] = ["auth.json", "keys"].map(|name| home.join(name));
+    for path in [&login, &keys] {
+        fs::write(path, "secret=token").unwrap();
+    }
+    fs::write(home.join("other"), "harmless").unwrap();
+    let script = format!("cat {0}/auth.json {0}/keys {0}/other > out.txt; true", home.display());
+    fixture.configure(&format!(
+        "[backends.night]\ntype = \"codex\"\nstate = {:?}\nenv_file = {:?}\n\
+         [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nwrites = [\"out.txt\"]\n\
+         program = \"sh\"\nargs = [\"-c\", {script:?}]\n",
+        home.display().to_string(),
+        keys.display().to_string()
+    ));
+    fixture.write("out.txt", "");
+    fixture.run(&["run", "tidy"]).ends(0);
+    assert_eq!(fixture.read("out.txt"), "harmless");
+}

@@ -51,9 +51,9 @@ pub(crate) struct AgentPlan {
     pub kind: &'static str,
     /// The program: a name to look up in `env`'s `PATH`, or an absolute path.
     pub program: PathBuf,
-    /// The settings. Any of the variables that their `env` lists may contain a key.
+    /// The settings. Any variable that `settings.env` lists may contain a key.
     pub settings: ChildSettings,
-    /// The program's complete environment.
+    /// The program's environment, without the variables that the kind of agent adds.
     pub env: BTreeMap<String, String>,
     /// Required environment variables that are not set.
     pub missing: Vec<String>,
@@ -127,8 +127,8 @@ impl AgentPlan {
         self.sandbox_start.as_ref().is_some_and(|it| !it.sandbox.off)
     }
 
-    /// Returns a child's complete environment, in which the variable `state` contains the agent's
-    /// state folder, unless the agent chooses it.
+    /// Returns `env`, with the variable named by `state` set to the agent's state folder unless the
+    /// agent chooses the folder itself.
     pub fn environment(&self, state: &str) -> BTreeMap<String, String> {
         let mut env = self.env.clone();
         if let Some(folder) = self.state.as_ref().and_then(|path| path.to_str()) {

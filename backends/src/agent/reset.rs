@@ -1,8 +1,8 @@
 //! Parses a limit's reset time from a provider's message, such as "resets 3am (Europe/Berlin)".
 //!
 //! A time without a date means its next occurrence, and a time without a zone is interpreted in the
-//! zone that the caller provides. Other text yields `None`. This module must never guess a time
-//! that the text does not contain.
+//! zone that the caller provides. A date without a time means its midnight. Other text yields
+//! `None`. This module must never guess a date that the text does not contain.
 
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
@@ -92,7 +92,7 @@ fn parse_time(words: &[&str], now: Timestamp, zone: &TimeZone) -> Option<Timesta
                 None => break,
             }
         }
-        // A message contains at least the first three letters of a month.
+        // Messages never abbreviate a month to fewer than three letters.
         let is_month = |full: &&str| lower.len() >= 3 && full.starts_with(&lower);
         if let Some(found) = MONTHS.iter().position(is_month) {
             month = i8::try_from(found + 1).ok();

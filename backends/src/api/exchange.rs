@@ -140,7 +140,7 @@ impl Exchange<'_> {
         let host = self.plan.host();
         let text = |name| {
             let value = headers.get(name)?;
-            Some(value.to_str().unwrap_or("something else").to_owned())
+            Some(value.to_str().unwrap_or("unreadable").to_owned())
         };
         if let Some(how) = text(CONTENT_ENCODING)
             && !how.eq_ignore_ascii_case("identity")

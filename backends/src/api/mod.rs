@@ -7,9 +7,9 @@
 //!                                └──> refusal: status, limits       └──> Reply | BackendError
 //! ```
 //!
-//! Each protocol is a `Dialect` (`anthropic`, `chat`, `responses`, `ollama`), and everything else
-//! is shared. By default, an answer with a schema is requested through the provider's own
-//! mechanism. This module must never follow a redirect, retry by itself, or show a key.
+//! Each protocol is a `Dialect` with a module of its own (`anthropic`, `chat`, `responses`,
+//! `ollama`), and almost everything else is shared. By default, an answer that must match a schema is requested through the
+//! provider's own mechanism for structured output. This module must never follow a redirect, retry by itself, or show a key.
 
 mod anthropic;
 #[cfg(test)]
@@ -123,8 +123,8 @@ impl Backend for Api {
     }
 }
 
-/// Creates the client and the body before anything is sent, so a local error is certain not to be
-/// billed.
+/// Creates the client and the body before anything is sent, so a request that fails locally is
+/// certain not to be billed.
 fn prepare(
     plan: &EndpointPlan,
     request: &Request,

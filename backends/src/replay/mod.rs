@@ -121,8 +121,9 @@ impl Replay {
         Ok(Self::new(name, exchanges.collect()))
     }
 
-    /// Makes the replay stand in for the backend that answered originally. A question that was not
-    /// recorded then gets the answer to the recorded request with the same number, if there is one.
+    /// Makes the replay stand in for the backend that answered originally. From then on, an
+    /// unrecorded question gets the answer to the recorded request with the same number, if there
+    /// is one.
     #[must_use]
     pub fn standing_in(mut self, description: Description) -> Self {
         self.description = description;

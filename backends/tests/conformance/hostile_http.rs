@@ -157,7 +157,7 @@ pub fn kind(dialect: Dialect) -> (&'static str, Option<String>) {
     }
 }
 
-/// Returns a short question. Only a behaviour that tests a deadline makes that deadline short.
+/// Returns a short question. A deadline is shortened only for a behaviour that tests it.
 pub fn question(behaviour: Option<B>) -> Request {
     let mut request = Request {
         sources: Vec::new(),

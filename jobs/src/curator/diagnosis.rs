@@ -18,7 +18,7 @@ const WINDOW: usize = 150;
 const CAUSE_WORDS: usize = 6;
 /// Minimum length, in bytes, of a term shared by an error and a cause.
 const SHARED: usize = 4;
-/// Maximum number of changed files. A change to more files does not follow from one sentence.
+/// Maximum number of changed files. A change to more files is unlikely to result from one stated cause.
 const FILES: usize = 4;
 /// Nouns that introduce a stated cause.
 const NOUNS: [&str; 6] = ["issue", "problem", "bug", "reason", "cause", "root cause"];
@@ -174,7 +174,7 @@ impl Diagnoses {
         let lower = text.to_lowercase();
         let mut words = lower.split(|c: char| !c.is_alphanumeric() && c != '\'');
         let objects = words.any(|word| OBJECTS.contains(&word));
-        let found = self.finish("No command checked it.").filter(|_| !objects);
+        let found = self.finish("No check succeeded afterwards.").filter(|_| !objects);
         self.open = None;
         self.request = shortened(&one_line(text), 300);
         self.error.clear();
@@ -186,8 +186,8 @@ impl Diagnoses {
         self.error = shortened(error, 300);
     }
 
-    /// Processes an answer. Opens a diagnosis if the answer states a cause, and otherwise records
-    /// the change that the answer describes for the open diagnosis.
+    /// Processes an answer. Opens a diagnosis if the answer states a cause. Otherwise, adds the
+    /// described change to the open diagnosis.
     pub fn answered(&mut self, text: &str) {
         let sentences: Vec<String> = sentences(text).into_iter().map(plain).collect();
         let found = sentences.iter().rposition(|sentence| stated(sentence).is_some());
@@ -236,7 +236,7 @@ impl Diagnoses {
 
     /// Returns the open diagnosis at the end of the session, if the described change was made.
     pub fn ended(&mut self) -> Option<Diagnosis> {
-        self.finish("No command checked it.")
+        self.finish("No check succeeded afterwards.")
     }
 
     /// Closes the open diagnosis if the session described a change and changed files. Returns the
@@ -387,6 +387,6 @@ mod tests {
         let answer = format!("{CAUSE} {ACT}");
         let found =
             play(&[('p', "run it"), ('a', &answer), ('e', "a.rs"), ('p', "thanks, commit")]);
-        assert!(found[0].contains("No command checked it."), "{found:?}");
+        assert!(found[0].contains("No check succeeded afterwards."), "{found:?}");
     }
 }

@@ -1,9 +1,10 @@
 //! Determines which files of a project are documents: notes, plans, lists, proposals and
 //! documentation. A commit that changes only documents proves nothing about a note.
 //!
-//! Files with a common document extension are documents. The layout adds others, such as figures
-//! and proposal metadata: all files below a folder of notes, or below a folder that contains mostly
-//! documents. `added` recognizes the remaining documents by their text. The instructions of an
+//! Files with a common document extension are documents. Other files, such as
+//! figures and proposal metadata, are documents because of their location: all files below a folder
+//! of notes, or below a folder that contains mostly documents. `added` recognizes other commits of
+//! documents by their text. The instructions of an
 //! agent skill are not documents, because agents execute them. This module uses paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

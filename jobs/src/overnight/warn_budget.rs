@@ -1,4 +1,5 @@
-//! Stores the rescues, which limit how often nights may continue where a strict run would halt.
+//! Stores how many rescues are left. Each rescue lets a night continue once where a strict night
+//! would stop.
 //! Rescues persist across nights in `.agents/overnight/warn-only-budget.json`, and only the user
 //! may restore them, with [`WarnBudget::reset`].
 
@@ -51,7 +52,8 @@ impl WarnBudget {
     /// same iteration spends nothing.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written. In that case, the rescue is not spent.
+    /// Returns an error if the file cannot be written durably. In that case, the caller must not use
+    /// the rescue.
     pub fn spend(&mut self, root: &Path, iteration_id: &str, reason: &str) -> std::io::Result<()> {
         if self.spent.iter().any(|it| it.iteration_id == iteration_id) {
             return Ok(());

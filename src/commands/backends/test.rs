@@ -138,7 +138,7 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
         }
     };
     let folder = home.run_folder(test.run().as_str());
-    let (request, model, containment, asked) = match prepared(home, spec, &folder) {
+    let (request, model, containment, asked) = match prepared(home, here, spec, &folder) {
         Ok((request, Ok(backend))) => {
             let request = Request { id: format!("{}/1", test.run()), ..request };
             let described = backend.describe();
@@ -190,12 +190,17 @@ pub(super) fn run(cli: &Cli<'_>, here: &LoadedProject, name: &str) -> Result<Exi
 type PreparedTest = (Request, Result<Arc<dyn Backend>, BackendError>);
 
 /// Creates a test's folders in `folder`, and returns the test's request and the sandboxed backend.
-fn prepared(home: &Env, spec: &BackendSpec, folder: &Path) -> Result<PreparedTest, Failure> {
+fn prepared(
+    home: &Env,
+    here: &LoadedProject,
+    spec: &BackendSpec,
+    folder: &Path,
+) -> Result<PreparedTest, Failure> {
     let (child, temp) = (folder.join("child"), folder.join("tmp"));
     for folder in [&child, &temp] {
         fs::create_dir_all(folder).map_err(|error| Failure::not_made(folder, error))?;
     }
-    let sandbox = sandbox(home, &child, &temp)?;
+    let sandbox = sandbox(home, here, &child, &temp)?;
     let mut variables = env::child_environment();
     variables.extend(keyring::resolve_secrets(spec));
     let slots = slots_folder(home);
@@ -236,7 +241,12 @@ fn request(child: &Path) -> Request {
 
 /// Returns the sandbox of a job that only sends requests. The sandbox allows network access, but
 /// allows writing only to the folders `child` and `temp`.
-fn sandbox(home: &Env, child: &Path, temp: &Path) -> Result<SandboxedStart, Failure> {
+fn sandbox(
+    home: &Env,
+    here: &LoadedProject,
+    child: &Path,
+    temp: &Path,
+) -> Result<SandboxedStart, Failure> {
     let real = |path: &Path| fs::canonicalize(path).map_err(|error| Failure::not_made(path, error));
     let state = real(&home.state)?;
     let mut sandbox = Sandbox {
@@ -248,8 +258,7 @@ fn sandbox(home: &Env, child: &Path, temp: &Path) -> Result<SandboxedStart, Fail
         ..Sandbox::default()
     };
     let environment = env::child_environment();
-    let person = environment.get("HOME").map(std::path::Path::new);
-    PrivateFolders { home: person, user_config: &home.user_config }.hide(&mut sandbox, &[]);
+    PrivateFolders::new(home, &here.config, &environment).hide(&mut sandbox, &[]);
     Ok(SandboxedStart { launcher: env::executable()?, sandbox })
 }
 

@@ -40,7 +40,7 @@ pub(super) struct StartArgs {
     /// Do not keep the host awake
     #[arg(long)]
     no_keep_awake: bool,
-    /// A backend to request a bounded report from (may be repeated)
+    /// A backend to ask for a short report (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
     /// Allow the backends to propose unrequested ideas
@@ -58,7 +58,7 @@ pub(super) struct StartArgs {
     /// The number of consecutive changes below --plateau-epsilon that make a plateau; at least 2
     #[arg(long, value_name = "K")]
     plateau_window: Option<u64>,
-    /// Spend a rescue where a strict night would halt [default: the job's setting]
+    /// After a regression, use one of the available rescues and continue instead of stopping [default: the job's setting]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     warn_only: Option<bool>,
     /// Maximum size of a staged copy of the corpus, in MB

@@ -141,7 +141,7 @@ pub fn waits(row: &RunRow, now: Timestamp) -> String {
             format!("waits for {job} to succeed (run {run}){}", not_before.unwrap_or_default())
         }
         (None, Some(at)) if at > now => format!("waits until {}", show::format_time(at)),
-        (None, _) => "ready, waits its turn".to_owned(),
+        (None, _) => "ready, waiting its turn".to_owned(),
     };
     if row.attempt > 1 {
         text.push_str(&format!("; attempt {}", row.attempt));
@@ -195,7 +195,7 @@ pub fn find(store: &Store, run: &str) -> Result<RunRow, Failure> {
         1 => Ok(matches.remove(0)),
         0 => Err(nothing()),
         n => {
-            let many = if n == 9 { "9 runs or more" } else { &format!("{n} runs") };
+            let many = if n == 9 { "9 or more runs" } else { &format!("{n} runs") };
             let ids: Vec<String> =
                 matches.iter().map(|row| format!("{} ({})", row.id, row.job_name)).collect();
             let ids = runner_text::some_of(ids.iter().map(String::as_str));

@@ -45,7 +45,7 @@ pub(super) fn queued(
             }
             Some(job) if ready => match live.iter().find(|run| run.job == row.job) {
                 Some(run) => format!("ready, waits for run {} of its job", run.id),
-                None => format!("ready, waits its turn in group {}", job.policy.group.name),
+                None => format!("ready, waiting its turn in group {}", job.policy.group.name),
             },
             _ => waits(row, now),
         }

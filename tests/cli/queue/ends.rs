@@ -42,7 +42,7 @@ fn retry_queues_another_attempt() {
     run(&fixture, &["run", "good"]).ends(1);
     let id = run(&fixture, &["runs", "--json"]).json()[0]["id"].as_str().unwrap().to_owned();
     let said = run(&fixture, &["retry", &id]).ends(0);
-    assert!(said.out.contains("good queued: ready, waits its turn; attempt 2"), "{said:?}");
+    assert!(said.out.contains("good queued: ready, waiting its turn; attempt 2"), "{said:?}");
     run(&fixture, &["retry", &id]).ends(65).expect_text("is queued");
     fixture.write("good", "");
     assert_eq!(ticked(&fixture), ["good"]);

@@ -78,12 +78,12 @@ fn busy(fixture: &Fixture) -> Child {
 fn next_tick_starts_queued_runs() {
     let fixture = fixture("");
     let said = run(&fixture, &["enqueue", "count"]).ends(0);
-    assert!(said.out.ends_with(" count queued: ready, waits its turn\n"), "{said:?}");
+    assert!(said.out.ends_with(" count queued: ready, waiting its turn\n"), "{said:?}");
     let id = said.out.split(' ').next().unwrap().to_owned();
-    run(&fixture, &["runs"]).ends(0).expect_text("queued").expect_text("waits its turn");
+    run(&fixture, &["runs"]).ends(0).expect_text("queued").expect_text("waiting its turn");
     run(&fixture, &["status"])
         .ends(0)
-        .expect_text(&format!("count: ready, waits its turn in group default (run {id})"));
+        .expect_text(&format!("count: ready, waiting its turn in group default (run {id})"));
     let status = run(&fixture, &["status", "--json"]).ends(0).json();
     assert_eq!(status["projects"][0]["queued"]["count"], 1);
     assert_eq!(status["projects"][0]["queued"]["next"][0]["run"], *id);
@@ -177,7 +177,7 @@ fn run_waits_for_predecessor_success() {
     run(&fixture, &["status"]).expect_text(&expected);
     assert_eq!(ticked(&fixture), ["good", "count"]);
     // A predecessor that has already succeeded delays nothing.
-    run(&fixture, &["enqueue", "count", "--after", &first]).ends(0).expect_text("waits its turn");
+    run(&fixture, &["enqueue", "count", "--after", &first]).ends(0).expect_text("waiting its turn");
     assert_eq!(ticked(&fixture), ["count"]);
 }
 

@@ -85,8 +85,8 @@ impl ResolvedRun<'_> {
         if !sandbox.hosts.is_empty() && purpose == Purpose::Run {
             self.check_proxy(&sandbox)?;
         }
-        let home = self.environment.get("HOME").map(Path::new);
-        PrivateFolders { home, user_config: &self.home.user_config }.hide(&mut sandbox, &reads);
+        PrivateFolders::new(self.home, &self.here.config, &self.environment)
+            .hide(&mut sandbox, &reads);
         for folder in self.spec.kind.shared_folders() {
             let folder = self.here.root.join(folder);
             if fs::symlink_metadata(&folder).is_ok_and(|data| data.is_dir()) {
