@@ -30,7 +30,7 @@ pub(super) struct OvernightSetupArgs {
     /// The time of day at which the job is due [default: with the project's night]
     #[arg(long, value_name = "HH:MM")]
     at: Option<String>,
-    /// A backend to request a bounded report from (may be repeated)
+    /// A backend to ask for a short report (may be repeated)
     #[arg(long, value_name = "NAME")]
     runner: Vec<String>,
 }
