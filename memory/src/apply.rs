@@ -7,7 +7,7 @@ use crate::error::{MemoryError, Result};
 use crate::node::{EdgeType, NewNode, Node, NodeType, RECOMMENDED, Scope, Tier};
 use crate::query;
 use crate::rank;
-use crate::store::{Change, Reader, select_nodes, valid_tag};
+use crate::store::{Change, Reader, valid_tag};
 use jiff::Timestamp;
 use runner_text::redact::Redacted;
 use rusqlite::params;
@@ -186,7 +186,8 @@ impl Change<'_> {
     }
 
     /// Stores a summary of nodes with an edge to each, removes the nodes' `needs:summary` tag, and
-    /// returns the summary's id. A summary without a tier gets the highest tier of the nodes.
+    /// returns the summary's id. A summary without a tier gets the highest tier of the nodes. If
+    /// a node comes from an untrusted source, the summary gets that origin.
     ///
     /// # Errors
     /// Returns an error if there are no nodes, an id matches no node or several nodes, the content
@@ -197,24 +198,19 @@ impl Change<'_> {
         if ids.is_empty() {
             return Err(MemoryError::Invalid("a summary needs at least one node".to_owned()));
         }
+        let sources = self.reader().nodes(&ids)?;
         let mut tags = summary.tags.clone();
         if Tier::of(&tags).is_none() {
-            let tier = self.sql(|tx| {
-                let sources = select_nodes(
-                    tx,
-                    "FROM json_each(?1) j JOIN nodes n ON n.id = j.value",
-                    [serde_json::to_string(&ids).unwrap_or_default()],
-                )?;
-                Ok(sources.iter().filter_map(Node::tier).min())
-            })?;
-            tags.extend(tier.map(Tier::tag));
+            tags.extend(sources.iter().filter_map(Node::tier).min().map(Tier::tag));
         }
+        let untrusted = sources.iter().find(|node| node.is_by_stranger());
         let id = self.add(&NewNode {
             kind: Some(NodeType::Summary),
             content: summary.content.clone(),
             tags,
             project: actor.scope.project().map(str::to_owned),
             session: actor.source.clone(),
+            origin: untrusted.and_then(|node| node.meta("origin")),
             ..NewNode::default()
         })?;
         for source in &ids {

@@ -74,6 +74,13 @@ pub fn elements(text: &str) -> Elements {
         }
         match element(text, start, &hidden) {
             Ok((element, end)) => {
+                if hidden.exposes_command(text, at..end) {
+                    out.problems.push(format!(
+                        "<ctx:{0}> contains another command, which became part of its content; \
+                         fix: put </ctx:{0}> before the command, or the command in code",
+                        element.name
+                    ));
+                }
                 at = end;
                 match out.found.len() < MOST {
                     true => out.found.push(element),
@@ -85,7 +92,7 @@ pub fn elements(text: &str) -> Elements {
             }
             // A malformed element may require a search to the end of the text, so the number of
             // malformed elements is limited.
-            Err(_) if out.problems.len() == MOST => return out,
+            Err(_) if out.problems.len() >= MOST => return out,
             Err(why) => out.problems.push(why),
         }
     }
@@ -150,6 +157,15 @@ impl Hidden {
     fn around(&self, at: usize) -> Option<&Range<usize>> {
         let next = self.0.partition_point(|range| range.end <= at);
         self.0.get(next).filter(|range| range.start <= at)
+    }
+
+    /// Returns whether the range contains the start of a command that is not hidden.
+    fn exposes_command(&self, text: &str, range: Range<usize>) -> bool {
+        let commands = text[range.clone()].match_indices(OPEN).filter(|(at, open)| {
+            let rest = &text[range.start + at + open.len()..];
+            COMMANDS.iter().any(|name| rest.starts_with(name))
+        });
+        commands.map(|(at, _)| range.start + at).any(|at| self.around(at).is_none())
     }
 }
 
@@ -294,6 +310,18 @@ mod tests {
         ] {
             let found = elements(text);
             assert_eq!((found.found.len(), found.problems.len()), (0, 1), "{text}");
+        }
+    }
+
+    #[test]
+    fn commands_in_content_are_reported() {
+        let unclosed = "<ctx:remember>one\n<ctx:remember type=\"fact\">two</ctx:remember>";
+        let quoted = "<ctx:remember>`<ctx:status/>` and <ctx:x> are quoted</ctx:remember>";
+        for (text, problems) in [(unclosed, 1), (quoted, 0)] {
+            let found = elements(text);
+            assert_eq!((found.found.len(), found.problems.len()), (1, problems), "{text}");
+            let content = text.split_once('>').unwrap().1.strip_suffix("</ctx:remember>");
+            assert_eq!(Some(found.found[0].content.as_str()), content);
         }
     }
 

@@ -4,6 +4,9 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
+/// Maximum number of characters of a query to show before a syntax error, and after it.
+const AROUND: usize = 40;
+
 /// The result of a store operation.
 pub type Result<T> = std::result::Result<T, MemoryError>;
 
@@ -32,7 +35,7 @@ pub enum MemoryError {
     #[error("{prefix:?} is ambiguous: {}", .candidates.join(", "))]
     Ambiguous { prefix: String, candidates: Vec<String> },
     /// A query has a syntax error. `column` is a position in characters, from 1.
-    #[error("column {column}: {why}\n  {query}\n  {}^", " ".repeat(.column - 1))]
+    #[error("column {column}: {why}\n{}", marked(.query, *.column))]
     Syntax { query: String, column: usize, why: String },
     /// An argument is invalid.
     #[error("{0}")]
@@ -69,5 +72,36 @@ impl MemoryError {
             ) => Self::Unusable { path, why },
             _ => Self::Sql { path, source },
         }
+    }
+}
+
+/// Returns the part of a query around a column, and a line that marks the column. "..." replaces
+/// the rest of the query.
+fn marked(query: &str, column: usize) -> String {
+    let first = (column - 1).saturating_sub(AROUND);
+    let before = if first > 0 { "..." } else { "" };
+    let part: String = query.chars().skip(first).take(2 * AROUND).collect();
+    let after = if query.chars().nth(first + 2 * AROUND).is_some() { "..." } else { "" };
+    let mark = " ".repeat(before.len() + column - 1 - first);
+    format!("  {before}{part}{after}\n  {mark}^")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_queries_are_cut() {
+        let shown = |query: &str, column| {
+            let why = "why".to_owned();
+            MemoryError::Syntax { query: query.to_owned(), column, why }.to_string()
+        };
+        assert_eq!(shown("a )", 3), "column 3: why\n  a )\n    ^");
+        let (a, b) = ("ä".repeat(5000), "b".repeat(5000));
+        let middle = shown(&format!("{a}){b}"), 5001);
+        let (left, right) = ("ä".repeat(40), "b".repeat(39));
+        let mark = " ".repeat(43);
+        assert_eq!(middle, format!("column 5001: why\n  ...{left}){right}...\n  {mark}^"));
+        assert_eq!(shown(&a, 5001), format!("column 5001: why\n  ...{left}\n  {mark}^"));
     }
 }

@@ -94,8 +94,9 @@ impl Memory {
     }
 
     /// Adds the rows of an export. Secrets in the rows are replaced first. An invalid time is
-    /// replaced by the current one, and characters that a tag must not contain by `-`. Existing
-    /// rows are not changed, except that a view is replaced if it was never edited.
+    /// replaced by the current one, and characters that a tag must not contain by `-`. The ids of
+    /// nodes are converted to upper case. Existing rows are not changed, except that a view is
+    /// replaced if it was never edited.
     ///
     /// # Errors
     /// Returns an error and adds nothing if a row is invalid, such as an edge from or to a missing
@@ -144,6 +145,8 @@ impl Change<'_> {
         }
         self.begin()?;
         let cleaned = |text: &str| Redacted::of(text).into_string();
+        // Prefixes of ids are also converted to upper case before they are looked up.
+        let node_id = str::to_ascii_uppercase;
         let time = |text: &str| match is_time(text) {
             true => text.to_owned(),
             false => self.at.clone(),
@@ -157,8 +160,9 @@ impl Change<'_> {
                 done.nodes += tx
                     .prepare_cached("INSERT OR IGNORE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
                     .execute(params![
-                        it.id, it.kind.as_str(), content, summary, token_estimate(&content),
-                        it.superseded_by, it.project, time(&it.created_at), time(&it.updated_at),
+                        node_id(&it.id), it.kind.as_str(), content, summary,
+                        token_estimate(&content), it.superseded_by.as_deref().map(node_id),
+                        it.project, time(&it.created_at), time(&it.updated_at),
                         cleaned(&it.metadata)
                     ])?;
             }
@@ -166,8 +170,8 @@ impl Change<'_> {
                 done.edges += tx
                     .prepare_cached("INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                     .execute(params![
-                        it.id, it.from_id, it.to_id, it.kind.as_str(), time(&it.created_at),
-                        cleaned(&it.metadata)
+                        it.id, node_id(&it.from_id), node_id(&it.to_id), it.kind.as_str(),
+                        time(&it.created_at), cleaned(&it.metadata)
                     ])?;
             }
             for it in &export.tags {
@@ -175,7 +179,7 @@ impl Change<'_> {
                 if !tag.is_empty() {
                     done.tags += tx
                         .prepare_cached("INSERT OR IGNORE INTO tags VALUES (?1, ?2, ?3)")?
-                        .execute(params![it.node_id, tag, time(&it.created_at)])?;
+                        .execute(params![node_id(&it.node_id), tag, time(&it.created_at)])?;
                 }
             }
             for it in &export.views {

@@ -224,9 +224,14 @@ impl Node {
 /// Returns the first 100 characters of a string on one line, with "..." in place of the rest.
 pub fn preview(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(PREVIEW) {
-        Some((at, _)) => format!("{}...", &line[..at]),
-        None => line,
+    cut(&line, PREVIEW)
+}
+
+/// Returns the first characters of a string, with "..." in place of the rest.
+pub(crate) fn cut(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
     }
 }
 

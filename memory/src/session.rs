@@ -17,6 +17,14 @@ const EARLIER: i64 = 50;
 /// Maximum difference between the recorded time of a session's last answer and the time calculated
 /// from the host's report, in which fractions of a second are ignored.
 const NEAR: SignedDuration = SignedDuration::from_secs(5);
+/// How long the state of an unused session and the records of executed commands are kept.
+const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
+
+/// Returns the time before which the records of executed commands may have been removed. A turn
+/// from before this time must not be executed, because its commands could be executed twice.
+pub(crate) fn kept_since(now: Timestamp) -> Timestamp {
+    now.checked_sub(KEPT).unwrap_or(Timestamp::MIN)
+}
 
 /// A session known to the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -215,6 +223,24 @@ impl Change<'_> {
             tx.execute(sql, params![session, from])
         })
         .map(drop)
+    }
+
+    /// Removes the records of effects from before [`kept_since`], and the state of sessions that
+    /// have not been used since then. Also removes the lists of received nodes for sessions without
+    /// hooks, which nothing reads.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written.
+    pub(crate) fn prune_sessions(&mut self) -> Result<()> {
+        let before = format!("{:.6}", kept_since(self.now));
+        let unknown = "session NOT IN (SELECT session FROM sessions)";
+        self.sql(|tx| {
+            tx.execute("DELETE FROM effects WHERE at < ?1", [&before])?;
+            tx.execute("DELETE FROM sessions WHERE updated_at < ?1", [&before])?;
+            tx.execute(&format!("DELETE FROM delivered WHERE {unknown}"), [])?;
+            let sql = format!("DELETE FROM pending WHERE created_at < ?1 AND {unknown}");
+            tx.execute(&sql, [&before]).map(drop)
+        })
     }
 
     /// Records an effect of a turn. Returns whether the effect is new. If so, the caller must

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use runner_memory::apply::{Actor, Summarize};
 use runner_memory::hooks::{AnswerReport, AutoRecall, HookContext, HookEvent, Payload};
 use runner_memory::node::NewNode;
@@ -421,4 +421,83 @@ fn stores_of_an_earlier_version_are_migrated() {
     memory.change("update", world.now, |it| it.edit(&id, &edit)).unwrap();
     let received = "SELECT count(*) FROM delivered";
     assert_eq!(raw.query_row(received, [], |row| row.get::<_, i64>(0)).unwrap(), 0);
+}
+
+#[test]
+fn old_sessions_are_pruned_without_repetition() {
+    let mut world = World::new();
+    let at = |days: i64| -> Timestamp {
+        let start: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
+        start + SignedDuration::from_hours(24 * days)
+    };
+    let prompt = |uuid: &str, day: i64| {
+        let (row, at) = (prompt_row(uuid), at(day));
+        row.replace("\"message\"", &format!("\"timestamp\":\"{at}\",\"message\""))
+    };
+    let mut rows = vec![prompt("u1", 0), answer_row(&remember("the first"))];
+    rows.push(prompt("u2", 0));
+    rows.push(answer_row(&format!("{}<ctx:recall query='x'/>", remember("the second"))));
+    world.write(&rows);
+    world.call(HookEvent::Stop, None);
+    let raw = rusqlite::Connection::open(world.memory.path()).unwrap();
+    let count = |table: &str| -> i64 {
+        let sql = format!("SELECT count(*) FROM {table}");
+        raw.query_row(&sql, [], |row| row.get(0)).unwrap()
+    };
+    let counts = || ["sessions", "effects", "delivered", "pending"].map(count);
+    assert_eq!(counts(), [1, 3, 2, 1]);
+    let end_other = |world: &mut World| {
+        let payload = Payload { session_id: Some("other".to_owned()), ..Payload::default() };
+        world.memory.take_answers(HookEvent::SessionEnd, &payload, &world.context("p"), None)
+    };
+    world.now = at(90);
+    end_other(&mut world).unwrap();
+    assert_eq!(counts(), [2, 3, 2, 1]);
+    world.now = at(91);
+    end_other(&mut world).unwrap();
+    assert_eq!(counts(), [1, 0, 0, 0]);
+    // The session is resumed, and its whole transcript is read again.
+    rows.extend([prompt("u3", 91), answer_row(&remember("the third"))]);
+    world.write(&rows);
+    let report = world.call(HookEvent::Stop, None);
+    assert_eq!(report.executed, 1);
+    for content in ["the first", "the second", "the third"] {
+        assert_eq!(world.count(content), 1, "{content}");
+    }
+}
+
+#[test]
+fn summaries_keep_the_mark_of_their_sources() {
+    let mut world = World::new();
+    let ours = world.add("our note", "p", "tier:working");
+    let answer = "<ctx:remember origin=\"Web page\" tags=\"tier:pinned\">obey</ctx:remember>";
+    world.call(HookEvent::Stop, Some(answer));
+    let id_of = |world: &World, content: &str| {
+        let all = world.memory.export().unwrap().nodes;
+        all.into_iter().find(|node| node.content == content).unwrap().id
+    };
+    let theirs = id_of(&world, "obey");
+    for (nodes, content, marked) in
+        [(format!("{ours},{theirs}"), "of both", true), (ours, "of ours", false)]
+    {
+        let answer = format!("<ctx:summarize nodes=\"{nodes}\">{content}</ctx:summarize>");
+        assert_eq!(world.call(HookEvent::Stop, Some(&answer)).executed, 1);
+        let summary = world.node(&id_of(&world, content));
+        assert_eq!(summary.is_by_stranger(), marked, "{content}");
+    }
+}
+
+#[test]
+fn warnings_are_short() {
+    let mut world = World::new();
+    let long = "x".repeat(15_000);
+    for answer in [
+        format!("<ctx:recall query=\"{long} )\"/>"),
+        format!("<ctx:recall query=\"{long}:a\"/>"),
+        format!("<ctx:expand node=\"{long}\"/>"),
+    ] {
+        let report = world.call(HookEvent::Stop, Some(&answer));
+        let [warning] = &report.warnings[..] else { panic!("{report:?}") };
+        assert!(warning.starts_with("<ctx:") && warning.len() < 600, "{}", warning.len());
+    }
 }

@@ -122,6 +122,29 @@ fn imported_tags_and_times_forge_no_lines() {
 }
 
 #[test]
+fn imported_ids_can_be_named_in_any_case() {
+    let fixture = Fixture::new();
+    let (old, new) = ("01hq1a2b3c4d5e6f7g8h9j0k1m", "01hq1a2b3c4d5e6f7g8h9j0k1n");
+    let node = |id: &str, by: Option<&str>| {
+        json!({"id": id, "type": "fact", "content": "theirs", "token_estimate": 1,
+            "superseded_by": by, "created_at": "now", "updated_at": "now"})
+    };
+    let edge = json!({"id": "e", "from_id": new, "to_id": old, "type": "SUPERSEDES",
+        "created_at": "now", "metadata": "{}"});
+    let tag = json!({"node_id": new, "tag": "tier:pinned", "created_at": "now"});
+    let nodes = [node(old, Some(new)), node(new, None)];
+    let export = json!({"nodes": nodes, "edges": [edge], "tags": [tag], "views": []});
+    fixture.write("lower.json", export.to_string());
+    fixture.run(&["memory", "import", "lower.json"]).ends(0);
+    for id in [new.to_owned(), new.to_ascii_uppercase()] {
+        let shown = fixture.run(&["memory", "show", &id, "--json"]).ends(0).json();
+        assert_eq!(shown["tags"], json!(["tier:pinned"]), "{id}");
+    }
+    let replaced = ["memory", "query", &format!("from:{new} has:superseded"), "--json"];
+    assert_eq!(fixture.run(&replaced).ends(0).json()["found"], 1);
+}
+
+#[test]
 fn notes_in_files_are_imported_once() {
     let fixture = Fixture::with("");
     fixture.write("CLAUDE.md", "# Rules\n\nUse tabs.\n\n## Tests\n\nRun just check.\n");

@@ -18,13 +18,17 @@ use super::{HookContext, HookEvent, Payload};
 use crate::apply::{Actor, RECALLED, Recall, key, recall};
 use crate::element::{Element, elements};
 use crate::error::{MemoryError, Result};
-use crate::session::{Session, TurnAlias, TurnName};
+use crate::node::cut;
+use crate::session::{Session, TurnAlias, TurnName, kept_since};
 use crate::store::{Change, Memory, Reader};
 
 /// Maximum number of recalls to store for one prompt.
 const RECALLS: usize = 8;
 /// Maximum number of warnings in a report.
 const WARNINGS: usize = 20;
+/// Maximum length of the warning about a refused command in characters. An error may repeat an
+/// attribute of any length.
+const WARNING: usize = 500;
 
 /// The result of a hook that reads answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -115,6 +119,10 @@ impl Memory {
                 let rest = serde_json::to_string(rest).unwrap_or_default();
                 change.set_pending(id, key::TURN, &rest)?;
             }
+            // No prompt waits for the end of a session.
+            if event == HookEvent::SessionEnd {
+                change.prune_sessions()?;
+            }
             Ok(done)
         })?;
         report.executed = executed;
@@ -141,7 +149,8 @@ fn begun_turn(reader: Reader<'_>, session: &Session) -> Result<Turn> {
 }
 
 /// Reads the turns after the session's cursor, and moves the cursor to the last turn, or to the
-/// first row that was not read. Turns that a fork copied from its parent are omitted.
+/// first row that was not read. Turns that a fork copied from its parent are omitted, and so are
+/// turns that are so old that the records of their effects may have been removed.
 fn read_turns(
     path: &std::path::Path,
     session: &mut Session,
@@ -159,6 +168,7 @@ fn read_turns(
         }
     };
     let since: Option<Timestamp> = session.since.as_deref().and_then(|at| at.parse().ok());
+    let since = since.unwrap_or(Timestamp::MIN).max(kept_since(context.now));
     let mut turns = read.turns;
     for turn in &mut turns {
         turn.id.get_or_insert_with(|| unnamed_turn(&session.id, turn.offset));
@@ -182,10 +192,7 @@ fn read_turns(
     session.skipped +=
         read.skipped.iter().filter(|offset| **offset < session.cursor).count() as i64;
     report.skipped = read.skipped;
-    turns.retain(|turn| match (since, turn.at) {
-        (Some(since), Some(at)) => at >= since,
-        _ => true,
-    });
+    turns.retain(|turn| turn.at.is_none_or(|at| at >= since));
     Unread { turns, rest }
 }
 
@@ -325,7 +332,10 @@ impl Change<'_> {
                     executed += 1;
                     warnings.extend(warning);
                 }
-                Err(error) => warnings.push(format!("<ctx:{}>: {error}", element.name)),
+                Err(error) => {
+                    let warning = format!("<ctx:{}>: {error}", element.name);
+                    warnings.push(cut(&warning, WARNING));
+                }
             }
         }
         if !recalls.is_empty() {
