@@ -352,13 +352,21 @@ fn uses_are_read_from_citations_and_sessions() {
     assert_eq!((odd, uses.events.len()), (1, 2));
     assert!(uses.events[0].helped && !uses.events[1].helped);
     let session = concat!(
-        "{\"type\":\"user\",\"timestamp\":\"2026-11-03T08:00:00Z\",\"message\":{\"role\":\"user\",\"content\":\"tests collide\"}}\n",
-        "{\"type\":\"assistant\",\"timestamp\":\"2026-11-03T08:00:01Z\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"Read\",\"input\":{\"file_path\":\"/p/.agents/learnings/port-zero.md\"}},{\"type\":\"tool_use\",\"id\":\"2\",\"name\":\"Write\",\"input\":{\"file_path\":\"/p/.agents/learnings/own-words.md\"}}]}}\n",
+        "{\"uuid\":\"u1\",\"type\":\"user\",\"timestamp\":\"2026-11-03T08:00:00Z\",\"message\":{\"role\":\"user\",\"content\":\"tests collide\"}}\n",
+        "{\"uuid\":\"u2\",\"type\":\"assistant\",\"timestamp\":\"2026-11-03T08:00:01Z\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"Read\",\"input\":{\"file_path\":\"/p/.agents/learnings/port-zero.md\"}},{\"type\":\"tool_use\",\"id\":\"2\",\"name\":\"Write\",\"input\":{\"file_path\":\"/p/.agents/learnings/own-words.md\"}}]}}\n",
     );
     uses.add_session("s3", session.as_bytes()).unwrap();
     let last = uses.events.last().unwrap();
     assert_eq!(uses.events.len(), 3, "writing a node is not a use: {:?}", uses.events);
     assert_eq!((last.name.as_str(), last.question.as_str()), ("port-zero", "tests collide"));
     assert_eq!(last.date, date(2026, 11, 3));
+    // A fork keeps the ids of the rows that it copies. Its next answer is its own.
+    let answer = "{\"uuid\":\"u3\",\"type\":\"assistant\",\"timestamp\":\"2026-11-04T08:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\".agents/learnings/port-zero.md helped\"}}\n";
+    let count = |uses: &Uses| uses.events.iter().filter(|it| it.name == "port-zero").count();
+    uses.add_session("s4", session.as_bytes()).unwrap();
+    assert_eq!(count(&uses), 1);
+    uses.add_session("s5", format!("{session}{answer}").as_bytes()).unwrap();
+    assert_eq!((count(&uses), uses.events[3].question.as_str()), (2, "tests collide"));
+    uses.events.pop();
     assert_eq!(uses.by_node(&corpus).len(), 3);
 }

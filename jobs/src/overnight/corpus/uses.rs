@@ -8,7 +8,7 @@
 //! was finished or failed. Text written by runner never counts as a use, and neither does a label
 //! in a node. This module must never write a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::BufRead;
 
 use jiff::Timestamp;
@@ -56,6 +56,8 @@ pub struct Uses {
     pub commits: BTreeMap<String, Vec<String>>,
     /// The names of removed nodes, each with the name of the node that had the same bytes.
     pub merged: BTreeMap<String, String>,
+    /// Digests of the ids of the sessions' rows. A fork of a session contains copies of its rows.
+    pub rows: HashSet<u64>,
 }
 
 /// The node to which uses are attributed: a node in the corpus, or the name of a missing node.
@@ -183,7 +185,8 @@ impl Uses {
         odd
     }
 
-    /// Adds the nodes that a session opened or cited, with the task that it worked on.
+    /// Adds the nodes that a session opened or cited, with the task that it worked on. Rows that
+    /// also belong to a session that was added earlier count only for that session.
     ///
     /// # Errors
     /// Returns an error if the reader fails.
@@ -191,14 +194,18 @@ impl Uses {
         let mut task = String::new();
         let mut seen = BTreeSet::new();
         let mut last = None;
+        let mut own = Vec::new();
         for event in Transcript::new(reader, LineGap::default()) {
-            let SessionEvent { at, sidechain, what, .. } = event?;
+            let SessionEvent { at, sidechain, row, what, .. } = event?;
             last = at.or(last);
+            let is_copy = row.is_some_and(|row| self.rows.contains(&row));
+            own.extend(row);
             let text = match &what {
                 SessionEventKind::Prompt(text) if !sidechain && !text.starts_with('<') => {
                     task.clone_from(text);
                     continue;
                 }
+                _ if is_copy => continue,
                 SessionEventKind::Call { tool, target, .. } if reads(tool, target) => target,
                 SessionEventKind::Answer(text) => text,
                 _ => continue,
@@ -211,6 +218,7 @@ impl Uses {
                 }
             }
         }
+        self.rows.extend(own);
         Ok(())
     }
 
