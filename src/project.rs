@@ -58,7 +58,7 @@ pub fn find(from: &Path) -> Result<PathBuf, Failure> {
                 "{} is not in a project: neither this folder nor its parents contain {FILE}",
                 from.display()
             ))
-            .hint("runner init")
+            .hint(identity::init_command(&from))
         },
     )
 }

@@ -16,7 +16,7 @@ use super::{DoctorFinding, surroundings};
 use crate::env::{self, Env};
 use crate::filesystem;
 use crate::project::projection::Projection;
-use crate::project::{self, LoadedProject};
+use crate::project::{self, LoadedProject, identity};
 use crate::setup::ticks;
 use crate::ui::{Failure, show};
 
@@ -29,12 +29,9 @@ const BACK: u32 = 200;
 
 pub fn findings(home: &Env, store: Option<&Store>, here: &Path) -> Vec<DoctorFinding> {
     let Some(store) = store else {
-        let repository = here.ancestors().any(|folder| folder.join(".git").exists());
-        let hint = match repository {
-            true => "runner init",
-            false => "git init && runner init",
-        };
-        return vec![DoctorFinding::note("database", "there is none yet").hint(hint)];
+        return vec![
+            DoctorFinding::note("database", "there is none yet").hint(identity::init_command(here)),
+        ];
     };
     check_projects(home, store)
         .unwrap_or_else(|failure| vec![DoctorFinding::failure("database", &failure)])

@@ -41,7 +41,8 @@ pub fn findings(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
         }
     }
     found.extend(twice(home, record));
-    found.extend(silence(home, record));
+    let ticks = silence(home, record, &found);
+    found.extend(ticks);
     found
 }
 
@@ -205,8 +206,8 @@ fn twice(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
     found
 }
 
-/// Checks that a tick has run recently.
-fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
+/// Checks that a tick has run recently. `timers` are the findings about the host's timers.
+fn silence(home: &Env, record: &SetupRecord, timers: &[DoctorFinding]) -> Vec<DoctorFinding> {
     let daemon = Client::connect(home).map(|mut daemon| daemon.status());
     if let Some(Err(failure)) = &daemon {
         return vec![DoctorFinding::failure("daemon", failure)];
@@ -245,13 +246,13 @@ fn silence(home: &Env, record: &SetupRecord) -> Vec<DoctorFinding> {
             )
             .hint("runner tick"),
         ),
-        None if !none => found.push(
-            DoctorFinding::note(
-                "timers",
-                "`runner tick` has not run yet; the timer starts it within 15 minutes",
-            )
-            .hint("runner setup --status"),
-        ),
+        None if !none => {
+            let what = match timers.iter().any(DoctorFinding::is_wrong) {
+                true => "`runner tick` has not run yet",
+                false => "`runner tick` has not run yet; the timer starts it within 15 minutes",
+            };
+            found.push(DoctorFinding::note("timers", what).hint("runner setup --status"));
+        }
         Some(last) if !none => found.push(DoctorFinding::note(
             "timers",
             format!(

@@ -52,7 +52,7 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
     let here = root.display();
     let Some((folder, is_linked)) = locate(root) else {
         // A folder inside a repository is identified by its seed.
-        return match root.ancestors().any(|it| it.join(".git").exists()) {
+        return match is_in_repository(root) {
             true => Ok(None),
             false => Err(Failure::environment(format!(
                 "{here} is no longer in a git repository: .git is missing"
@@ -74,6 +74,18 @@ pub fn git_folder(root: &Path) -> Result<Option<PathBuf>, Failure> {
         )));
     }
     Ok(Some(folder))
+}
+
+fn is_in_repository(folder: &Path) -> bool {
+    folder.ancestors().any(|it| it.join(".git").exists())
+}
+
+/// Returns the commands that make `folder` a project, which must be in a git repository.
+pub fn init_command(folder: &Path) -> &'static str {
+    match is_in_repository(folder) {
+        true => "runner init",
+        false => "git init && runner init",
+    }
 }
 
 /// Returns the id that only this clone has, or `None` if the clone has only its seed.

@@ -137,6 +137,8 @@ fn each_setup_defect_has_a_finding() {
     let text = fs::read_to_string(&tab).unwrap();
     fs::write(&tab, "").unwrap();
     wrong("runner's lines are gone", "runner setup --apply");
+    // Nothing starts a tick, so none is promised.
+    wrong("note: timers: `runner tick` has not run yet\n", "runner setup --status");
     fs::write(&tab, text.replace("0,15", "7")).unwrap();
     wrong("differ from those that setup would write now", "runner setup --apply");
     fs::write(&tab, format!("{text}9 * * * * runner tick\n")).unwrap();

@@ -78,9 +78,7 @@ impl View for ProjectList {
     fn print(&self, _ui: Ui) {
         let Self(projects) = self;
         if projects.is_empty() {
-            return show::out(
-                "no projects yet; `runner init` makes the current folder a project\n",
-            );
+            return show::out("no projects yet; `runner init` makes a git repository a project\n");
         }
         let rows = projects.iter().map(|it| show::row([it.standing, it.id.as_str(), &it.path]));
         let mut text = String::new();

@@ -19,6 +19,8 @@ use crate::ui::Failure;
 /// The state of a project's files, and the problem with them, if there is one.
 pub(super) struct Files {
     pub(super) standing: &'static str,
+    /// Whether ticks start nothing in the project, because its folder is not usable.
+    pub(super) is_gone: bool,
     pub(super) trouble: Option<String>,
     pub(super) projection: Option<Projection>,
     pub(super) marks: Vec<Failmark>,
@@ -38,6 +40,7 @@ impl Files {
         if seen.fresh {
             return Ok(Self {
                 standing: "known",
+                is_gone: false,
                 trouble: seen.contradiction,
                 projection: kept,
                 marks: seen.marks,
@@ -47,7 +50,9 @@ impl Files {
             });
         }
         let stands = project::standing_of_row(known);
-        let (standing, trouble, projection) = match stands.trouble(&known.path, &known.id) {
+        let problem = stands.trouble(&known.path, &known.id);
+        let is_gone = problem.is_some();
+        let (standing, trouble, projection) = match problem {
             Some((what, hint)) => {
                 let trouble = format!("{what}\n  fix: {hint}");
                 (stands.as_str(), Some(trouble), kept)
@@ -73,6 +78,6 @@ impl Files {
         let proposals = proposals.unwrap_or_default();
         let events = projection.as_ref().map(|it| CriticalEvent::all(&known.path, &it.worker_dir));
         let events = events.unwrap_or_default();
-        Ok(Self { standing, trouble, projection, marks, report, events, proposals })
+        Ok(Self { standing, is_gone, trouble, projection, marks, report, events, proposals })
     }
 }

@@ -61,6 +61,9 @@ pub(super) struct ProjectStatus {
     pub(super) id: Option<String>,
     pub(super) path: String,
     pub(super) standing: &'static str,
+    /// Whether nothing is due, because the project's folder is not usable.
+    #[serde(skip)]
+    pub(super) is_gone: bool,
     pub(super) zone: String,
     pub(super) trouble: Option<String>,
     pub(super) last_night: Option<NightStatus>,

@@ -50,7 +50,8 @@ impl GatheredStatus<'_> {
             zone: projection.map_or_else(|| "UTC".to_owned(), |it| it.zone.clone()),
             trouble: (!troubles.is_empty()).then(|| troubles.join("\n")),
             last_night,
-            next: self.asked.next.get(id).map(|next| NextRun {
+            is_gone: files.is_gone,
+            next: self.asked.next.get(id).filter(|_| !files.is_gone).map(|next| NextRun {
                 job: next.job.clone(),
                 at: next.at,
                 zone: projection.map_or("UTC", |it| it.zone_of(&next.job)).to_owned(),

@@ -34,7 +34,7 @@ pub(super) fn lines(status: &Status) -> Vec<(Tone, String)> {
 fn parts(status: &Status, table: fn(&[Vec<String>]) -> String) -> Vec<(usize, String)> {
     let mut out = Vec::new();
     if status.projects.is_empty() {
-        let text = "no projects yet; `runner init` makes the current folder a project\n";
+        let text = "no projects yet; `runner init` makes a git repository a project\n";
         out.push((0, text.to_owned()));
     }
     if status.projects.len() > 1 {
@@ -155,6 +155,7 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
         row("perhaps", format!("{count} perhaps done or a duplicate; `runner dream list`"));
     }
     match &project.next {
+        None if project.is_gone => row("next due", "nothing until this is fixed".to_owned()),
         None if status.paused.is_some() || !project.paused.is_empty() => {
             row("next due", "nothing during the pause".to_owned());
         }

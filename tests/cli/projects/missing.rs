@@ -43,12 +43,17 @@ fn vanished_project_is_reported_once() {
     let status = inside(&["status", "--json"]).ends(0).json();
     let reported = &status["projects"][0];
     assert_eq!(reported["standing"], "vanished");
+    assert_eq!(reported["next"], serde_json::Value::Null);
     assert_eq!(reported["missed_this_week"][0]["count"], 3, "{reported}");
     assert_eq!(
         reported["missed_this_week"][0]["why"],
         "the project is gone: its folder does not exist"
     );
-    inside(&["status"]).ends(0).expect_text("TROUBLE").expect_text("projects forget");
+    inside(&["status"])
+        .ends(0)
+        .expect_text("TROUBLE")
+        .expect_text("projects forget")
+        .expect_text("nothing until this is fixed");
     inside(&["projects"]).ends(0).expect_text("vanished");
     // The folder returns, and the project continues without catching up.
     fs::rename(&away, &project).unwrap();
