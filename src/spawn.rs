@@ -38,6 +38,9 @@ use crate::ui::{Failure, Ui};
 pub struct SpawnMode {
     /// Whether the run's progress may be shown on this process's terminal.
     pub watched: bool,
+    /// Whether the user waits for the runs, so that a signal cancels a manual run that has not
+    /// begun.
+    pub awaited: bool,
     /// The output options of this command. `quiet` is passed on to the run.
     pub ui: Ui,
     /// The number of `-v` flags to pass on to the run.
@@ -151,7 +154,7 @@ pub struct StartedRuns<'a> {
 /// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor
 /// `soon`. `next` is called again whenever a run ends, at least once a second while `soon` is set,
 /// and otherwise at least once a minute. After TERM or INT, it is not called again, and a manual
-/// run that has not begun is cancelled. Returns the ids of all started runs.
+/// run that the user waits for and that has not begun is cancelled. Returns the ids of all started runs.
 pub fn run_all(
     home: &Env,
     store: &mut Store,
@@ -190,7 +193,8 @@ pub fn run_all(
             let status = started.child.wait().map_err(|error| {
                 Failure::internal(format!("cannot wait for run {}: {error}", started.run))
             })?;
-            if forwarder.signaled.load(Ordering::SeqCst) && store.run(&started.run)?.manual() {
+            let stopped = manner.awaited && forwarder.signaled.load(Ordering::SeqCst);
+            if stopped && store.run(&started.run)?.manual() {
                 let why = "it was stopped by a signal before it began".to_owned();
                 store.decline(&started.run, &Outcome::Cancelled { why }, home.wall()?)?;
             }

@@ -164,7 +164,7 @@ pub(crate) fn install(kind: &str) -> &'static str {
 }
 
 /// Returns the name of the login file in the state folder of an agent of this kind.
-pub(crate) fn login_file(kind: &str) -> &'static str {
+pub fn login_file(kind: &str) -> &'static str {
     match kind {
         "claude" => ".credentials.json",
         _ => "auth.json",

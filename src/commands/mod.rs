@@ -93,7 +93,7 @@ pub struct Cli<'a> {
 impl Cli<'_> {
     /// Returns options for starting runs with visible progress in the command's process group.
     pub fn spawn_mode(&self) -> SpawnMode {
-        SpawnMode { watched: true, ui: self.ui, verbose: self.verbose, apart: false }
+        SpawnMode { watched: true, awaited: true, ui: self.ui, verbose: self.verbose, apart: false }
     }
 }
 

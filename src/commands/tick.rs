@@ -56,7 +56,7 @@ impl TickArgs {
         let me = ProcessIdentity::me();
         let mut store = home.store()?;
         let mut reported = TickReport::default();
-        let mode = SpawnMode { watched: false, ..cli.spawn_mode() };
+        let mode = SpawnMode { watched: false, awaited: false, ..cli.spawn_mode() };
         let started = spawn::run_all(home, &mut store, &me, mode, |store, _| {
             let TickResult { start, settled, troubles, unreadable, ending } =
                 tick::once(home, store, &me, Reread::WhatChanged)?;

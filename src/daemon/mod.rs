@@ -64,6 +64,7 @@ pub fn run(
     let settings = Settings { pid: me.pid, drain, watchdog: env::watchdog() };
     let manner = SpawnMode {
         watched: false,
+        awaited: false,
         ui: Ui { quiet: true, ..Ui::default() },
         apart: true,
         ..manner

@@ -9,11 +9,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runner_backends::BackendSpec;
+use runner_backends::credentials::login_file;
 use runner_engine::sandbox::Sandbox;
+use runner_jobs::AgentFolders;
 
 use crate::config::Config;
-use crate::env::Env;
+use crate::env::{Env, agent_folders};
 
 /// Private paths in the home folder. A path in `.config` also covers the same path in
 /// `$XDG_CONFIG_HOME`.
@@ -165,7 +166,7 @@ pub struct PrivateFolders<'a> {
     home: Option<&'a Path>,
     /// Runner's configuration file, whose folder also contains the credentials.
     user_config: &'a Path,
-    /// The logins of agents with a folder of their own.
+    /// The logins of agents in other folders than the usual ones.
     logins: Vec<PathBuf>,
     /// The backends' files of variables.
     variables: Vec<PathBuf>,
@@ -174,14 +175,15 @@ pub struct PrivateFolders<'a> {
 impl<'a> PrivateFolders<'a> {
     /// Determines the private paths of children with the environment `env`.
     pub fn new(home: &'a Env, config: &Config, env: &'a BTreeMap<String, String>) -> Self {
-        let all = |of: fn(&BackendSpec, &BTreeMap<String, String>) -> Option<PathBuf>| {
-            config.backends.values().filter_map(|spec| of(spec, env)).collect()
-        };
+        let backends = || config.backends.values();
+        let AgentFolders { claude, codex } = agent_folders();
+        let logins = [(claude, "claude"), (codex, "codex")].into_iter();
+        let logins = logins.filter_map(|(folder, kind)| Some(folder?.join(login_file(kind))));
         Self {
             home: env.get("HOME").map(Path::new),
             user_config: &home.user_config,
-            logins: all(BackendSpec::own_login),
-            variables: all(BackendSpec::variables_file),
+            logins: logins.chain(backends().filter_map(|spec| spec.own_login(env))).collect(),
+            variables: backends().filter_map(|spec| spec.variables_file(env)).collect(),
         }
     }
 }

@@ -406,12 +406,16 @@ fn jobs_cannot_read_keys_of_backends() {
     let fixture = Fixture::with("");
     let home = fixture.root().join("elsewhere");
     fs::create_dir(&home).unwrap();
-    let [login, keys] = ["auth.json", "keys"].map(|name| home.join(name));
-    for path in [&login, &keys] {
+    let [login, keys, named] =
+        ["auth.json", "keys", ".credentials.json"].map(|name| home.join(name));
+    for path in [&login, &keys, &named] {
         fs::write(path, "secret=token").unwrap();
     }
     fs::write(home.join("other"), "harmless").unwrap();
-    let script = format!("cat {0}/auth.json {0}/keys {0}/other > out.txt; true", home.display());
+    let script = format!(
+        "cat {0}/auth.json {0}/keys {0}/.credentials.json {0}/other > out.txt; true",
+        home.display()
+    );
     fixture.configure(&format!(
         "[backends.night]\ntype = \"codex\"\nstate = {:?}\nenv_file = {:?}\n\
          [jobs.tidy]\nkind = \"command\"\ntrigger = \"manual\"\nwrites = [\"out.txt\"]\n\
@@ -420,6 +424,7 @@ fn jobs_cannot_read_keys_of_backends() {
         keys.display().to_string()
     ));
     fixture.write("out.txt", "");
-    fixture.run(&["run", "tidy"]).ends(0);
+    let mut run = fixture.runner(&["run", "tidy"]);
+    CommandOutput::of(run.env("CLAUDE_CONFIG_DIR", &home).output().unwrap()).ends(0);
     assert_eq!(fixture.read("out.txt"), "harmless");
 }

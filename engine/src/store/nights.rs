@@ -51,10 +51,11 @@ pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
     })
 }
 
-/// The condition that the user started the night of the occurrence `o`, which is the case if the
-/// night has a manual occurrence.
-pub(super) const MANUAL: &str =
-    "EXISTS (SELECT 1 FROM occurrences m WHERE m.night = o.night AND m.origin = 'manual')";
+/// The condition that the user requested the occurrence `o` or started its night. A night that has
+/// scheduled runs is not manual, even if the user requested a run in it.
+pub(super) const MANUAL: &str = "(o.origin = 'manual' OR EXISTS (
+     SELECT 1 FROM occurrences m WHERE m.night = o.night AND m.origin = 'manual') AND NOT EXISTS (
+     SELECT 1 FROM occurrences m WHERE m.night = o.night AND m.origin = 'clock'))";
 
 impl Store {
     /// Opens a night named after `date`. If the project already has a night with that date, a

@@ -139,5 +139,10 @@ fn manual_night_ignores_the_pause() {
     assert!(fixture.start(later(1)).is_empty());
     let manual = NewOccurrence { night: Some(night.id), ..fixture.wish("tidy", Origin::Manual) };
     fixture.store.enter(&manual, &fixture.me, now()).unwrap();
+    // The user requested a run in a night that also has scheduled runs.
+    let set = "UPDATE occurrences SET origin = ?2 WHERE origin = ?1";
+    fixture.store.db.execute(set, ["event", "clock"]).unwrap();
+    assert!(fixture.start(later(1)).is_empty());
+    fixture.store.db.execute(set, ["clock", "event"]).unwrap();
     assert_eq!(fixture.start(later(1)).len(), 1);
 }
