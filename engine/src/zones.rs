@@ -64,10 +64,11 @@ pub fn system() -> TimeZone {
 }
 
 /// Returns the time zone of the host's own services, which do not know the user's variable `TZ`.
+/// Without `/etc/localtime`, it is UTC.
 pub fn host() -> TimeZone {
     let bytes = files::read_host(Path::new("/etc/localtime"), LARGEST).ok();
     let zone = bytes.and_then(|bytes| TimeZone::tzif("localtime", &bytes).ok());
-    zone.unwrap_or_else(system)
+    zone.unwrap_or(TimeZone::UTC)
 }
 
 /// Returns the name of [`system`], or `UTC` if the host does not name its zone.

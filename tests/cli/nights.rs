@@ -163,15 +163,17 @@ fn night_ends_if_stopped_before_a_run_begins() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     // The run's process waits a few seconds for a lock that names no holder.
     let lock = JobLock::try_take(&path).unwrap();
-    let mut command = fixture.runner(&["night"]);
+    fixture.set_clock("2026-11-20T12:00:00Z");
+    let mut command = fixture.runner_with_clock(&["night"]);
     let mut night = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
     while fixture.count("SELECT count(*) FROM runs WHERE owner IS NOT NULL") == 0 {
         assert!(night.try_wait().unwrap().is_none(), "the night ended");
+        std::thread::yield_now();
     }
     kill_process_group(Pid::from_child(&night), Signal::INT).unwrap();
     assert_eq!(night.wait().unwrap().code(), Some(130));
     drop(lock);
-    fixture.run(&["tick"]).ends(0);
+    fixture.run_with_clock(&["tick"]).ends(0);
     let began = "SELECT count(*) FROM runs r JOIN jobs j ON j.id = r.job
                  WHERE r.started IS NOT NULL AND j.name <> 'report'";
     assert_eq!(fixture.count(began), 0);
