@@ -11,7 +11,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use runner_backends::{Chain, Reply, Request};
+use runner_backends::{Reply, Request};
 use runner_engine::ids::RunId;
 use runner_engine::outcome::{Class, Outcome};
 use runner_engine::process::Cancel;
@@ -23,7 +23,7 @@ use runner_text::redact::Redactor;
 use crate::clock::RunClock;
 use crate::manual_edit::{AdmissionRequest, EditActor, HeldJobLock, ManualEditError, STAGING};
 use crate::spender::SpenderTools;
-use crate::{AskError, JobError, PaidBackend, Panel, RunBackends, Spender};
+use crate::{AskError, JobError, PaidBackend, RunBackends, Spender};
 
 /// The job name that all tests share.
 pub const JOB: &str = "backend-test";
@@ -100,12 +100,8 @@ impl AdmittedTest {
             let why = format!("cannot create a cancel token: {error}");
             runner_backends::BackendError::Unavailable { why }
         })?;
-        let backends = RunBackends {
-            first: paid,
-            fallbacks: Chain::new([]),
-            passed: Vec::new(),
-            panel: Panel::default(),
-        };
+        let only = RunBackends::only(paid.backend.clone());
+        let backends = RunBackends { first: paid, ..only };
         let tools = SpenderTools {
             clock: RunClock::new(actor.clock, &self.admitted),
             cancel,

@@ -105,6 +105,39 @@ fn failed_backends_fall_back_in_order() {
 }
 
 #[test]
+fn long_question_is_not_sent_to_small_fallbacks() {
+    let limited = server(Dialect::Messages, B::LimitSeconds);
+    let (small, good) = (server(Dialect::Chat, B::Good), server(Dialect::Chat, B::Good));
+    let backend = |name: &str, server: &Server, more: &str| {
+        let url = server.url();
+        format!("[backends.{name}]\ntype = \"openai\"\nmodel = \"m\"\nbase_url = \"{url}\"\n{more}")
+    };
+    let more = format!(
+        "fallback = [\"small\", \"good\"]\n{}{}",
+        backend("small", &small, "context_window = 4096\n"),
+        backend("good", &good, "")
+    );
+    let fixture = fixture("anthropic", &limited.url(), &more);
+    fixture.write("long.md", "Show the tides of the harbour.\n".repeat(1_000));
+    fixture.run(&["config", "set", "jobs.ask.sources", "[\"long.md\"]"]).ends(0);
+    // In the second run, the limit is known from the start.
+    for run in 1..=2 {
+        fixture.run(&["run", "ask"]).ends(0);
+        assert_eq!((limited.calls(), small.calls(), good.calls()), (1, 0, run));
+    }
+    assert!(last(&fixture)["lines"].to_string().contains("small: the request needs about"));
+    // If no backend has a sufficient window, the run waits for the end of the limit.
+    fixture.run(&["config", "set", "backends.mine.fallback", "[\"small\"]"]).ends(0);
+    for calls in 1..=2 {
+        fixture.run(&["enqueue", "ask"]).ends(0);
+        fixture.run(&["tick"]).ends(0).expect_text("deferred");
+        assert_eq!((limited.calls(), small.calls()), (calls, 0));
+        let forget = "DELETE FROM limits; DELETE FROM runs WHERE state = 'queued'";
+        fixture.store().execute_batch(forget).unwrap();
+    }
+}
+
+#[test]
 fn only_some_failures_fall_back() {
     for (behaviour, falls_back) in
         [(B::LimitSeconds, true), (B::ServerError, true), (B::BadRequest, false)]

@@ -195,7 +195,7 @@ impl Answers {
         };
         let asked = (self.requests, problems);
         let request = question(ctx, facts, (batch, &offer), asked, window(ctx));
-        let reply = match ctx.spender.ask(&request, ideas) {
+        let reply = match ctx.spender.ask_divisible(&request, ideas) {
             Ok(reply) => reply,
             Err(error) => {
                 // The ideas may have caused the malformed or truncated answer.

@@ -26,6 +26,24 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest rate limit that a run waits out instead of being deferred.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
+/// What happens to a request that is too long for the window of a fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LongRequest {
+    /// The caller makes shorter requests for this fallback.
+    Divide,
+    /// The next fallback is tried.
+    NextFallback,
+}
+
+/// Returns whether the next fallback is tried after this error.
+fn falls_back(error: &AskError) -> bool {
+    match error {
+        AskError::Backend(error) => moves_on(error),
+        AskError::Limited { .. } | AskError::Breach(LimitExceeded::Overage) => true,
+        AskError::OverBudget(_) | AskError::Breach(_) | AskError::Ledger(_) => false,
+    }
+}
+
 /// A request that is reserved but not settled.
 pub(super) struct OpenRequest {
     id: RequestId,
@@ -43,44 +61,72 @@ pub(super) fn unavailable(what: &str, error: &std::io::Error) -> Result<Reply, B
 impl Spender<'_> {
     /// Calls the backend, and falls back to the next backend in the chain if the first one cannot
     /// answer. Each attempt is reserved and settled separately. Later requests are sent first to
-    /// the last backend that was tried.
+    /// the last backend that was tried. A request that is too long for the window of a fallback is
+    /// not sent to it, and the next fallback is tried.
     ///
     /// # Errors
-    /// Returns the [`AskError`] of the last attempt. An attempt that ends with
-    /// [`AskError::OverBudget`] was not sent. A request that is too long for the window of a
-    /// fallback is not sent to it and ends with [`BackendError::Rejected`].
+    /// Returns the [`AskError`] of the last attempt, or the rate limit that ends first if there was
+    /// one. An attempt that ends with [`AskError::OverBudget`] was not sent. If no backend was
+    /// called, because the request is too long, the error is [`BackendError::Rejected`].
     pub fn ask(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
-        let done = self.ask_in_turn(request, ideas);
+        let made_for = self.backends.own_window;
+        let done = self.ask_in_turn(request, ideas, (made_for, LongRequest::NextFallback));
         self.note_asked(request, &done);
         done
     }
 
-    fn ask_in_turn(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
-        // The rate limit that ends first.
-        let mut limited: Option<(Timestamp, String)> = None;
+    /// Calls the backends like [`Spender::ask`], with a request that was made for the window of the
+    /// current backend and that can be divided.
+    ///
+    /// # Errors
+    /// Returns the errors of [`Spender::ask`], and [`BackendError::Rejected`] as soon as the
+    /// request is too long for a fallback. That fallback is then the current backend.
+    pub fn ask_divisible(&mut self, request: &Request, ideas: u64) -> Result<Reply, AskError> {
+        let done = self.ask_in_turn(request, ideas, (self.window(), LongRequest::Divide));
+        self.note_asked(request, &done);
+        done
+    }
+
+    fn ask_in_turn(
+        &mut self,
+        request: &Request,
+        ideas: u64,
+        (made_for, long): (Option<u64>, LongRequest),
+    ) -> Result<Reply, AskError> {
+        // The error of the last backend that was called or, before the first call, a rejection.
+        let mut failed: Option<AskError> = None;
         loop {
-            let done = self.ask_patiently(request, ideas);
-            if let Err(AskError::Limited { until, why }) = &done
-                && limited.as_ref().is_none_or(|(earliest, _)| until < earliest)
+            let (error, why) = match self.too_long(request, made_for) {
+                Some(why) => {
+                    let named = format!("{}: {why}", self.backend_name());
+                    let error = BackendError::Rejected { why: named }.into();
+                    if long == LongRequest::Divide {
+                        return Err(error);
+                    }
+                    (failed.take().unwrap_or(error), why)
+                }
+                None => match self.ask_patiently(request, ideas) {
+                    Err(error) if falls_back(&error) => {
+                        let why = error.to_string();
+                        (error, why)
+                    }
+                    done => return done,
+                },
+            };
+            if let AskError::Limited { until, why } = &error
+                && self.backends.limited.as_ref().is_none_or(|(earliest, _)| until < earliest)
             {
-                limited = Some((*until, why.clone()));
+                self.backends.limited = Some((*until, why.clone()));
             }
-            let why = match &done {
-                Err(AskError::Backend(error)) if moves_on(error) => error.to_string(),
-                Err(
-                    error @ (AskError::Limited { .. } | AskError::Breach(LimitExceeded::Overage)),
-                ) => error.to_string(),
-                _ => return done,
-            };
-            let Some(next) = self.backends.fallbacks.next() else {
-                // The run can continue when the first limit ends.
-                tracing::warn!(backend = self.backend_name(), why = %self.tools.redactor.redact(&why), "no backend is left");
-                return match limited {
-                    Some((until, why)) => Err(AskError::Limited { until, why }),
-                    None => done,
-                };
-            };
             let why = self.tools.redactor.redact(&why).into_owned();
+            let Some(next) = self.backends.fallbacks.next() else {
+                tracing::warn!(backend = self.backend_name(), why, "no backend is left");
+                // The run can continue when the first limit ends.
+                return Err(match self.backends.limited.clone() {
+                    Some((until, why)) => AskError::Limited { until, why },
+                    None => error,
+                });
+            };
             tracing::warn!(
                 from = self.backend_name(),
                 to = next.backend.name(),
@@ -88,10 +134,8 @@ impl Spender<'_> {
                 "falling back to another backend"
             );
             self.fell.push(format!("{}: {why}", self.backend_name()));
-            let window = std::mem::replace(&mut self.backends.first, next).backend.window();
-            if let Some(why) = self.too_long(request, window) {
-                return Err(BackendError::Rejected { why }.into());
-            }
+            self.backends.first = next;
+            failed = Some(error);
         }
     }
 
@@ -101,9 +145,8 @@ impl Spender<'_> {
         let window = self.window().filter(|window| made_for.is_none_or(|it| *window < it))?;
         let answer = request.limits.max_output_tokens.min(window / 4);
         let needed = tokens_of(request).saturating_add(answer);
-        let name = self.backend_name();
         (needed > window).then(|| {
-            format!("{name}: the request needs about {needed} tokens, but the window has {window}")
+            format!("the request needs about {needed} tokens, but the window has {window}")
         })
     }
 

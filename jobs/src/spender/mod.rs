@@ -82,6 +82,10 @@ pub struct RunBackends {
     pub fallbacks: Chain<PaidBackend>,
     /// Backends that were passed over and are never called, each with the reason.
     pub passed: Vec<String>,
+    /// The window of the job's own backend, even if that backend was passed over.
+    pub own_window: Option<u64>,
+    /// The rate limit that ends first, of the backends that were passed over or tried.
+    pub limited: Option<(Timestamp, String)>,
     /// The councillors, who each write a separate report.
     pub panel: Panel,
 }
@@ -90,9 +94,11 @@ impl RunBackends {
     /// Creates a set that contains only this backend, without costs, fallbacks or a panel.
     pub fn only(backend: Arc<dyn Backend>) -> Self {
         Self {
+            own_window: backend.window(),
             first: PaidBackend { backend, spending: Spending::default() },
             fallbacks: Chain::new([]),
             passed: Vec::new(),
+            limited: None,
             panel: Panel::default(),
         }
     }

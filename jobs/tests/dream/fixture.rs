@@ -28,8 +28,8 @@ use runner_jobs::dream::review::{
     ReviewError,
 };
 use runner_jobs::{
-    AgentFolders, Context, ContextParts, Folders, JobSpec, PaidBackend, Panel, Progress,
-    RunBackends, RunMode, SettledRun, Silent, Spending, execute,
+    AgentFolders, Context, ContextParts, Folders, JobSpec, PaidBackend, Progress, RunBackends,
+    RunMode, SettledRun, Silent, Spending, execute,
 };
 use runner_text::redact::Redactor;
 use serde_json::Value;
@@ -206,10 +206,9 @@ impl Fixture {
         let writes = ["dreams".to_owned()];
         let paid = |backend| PaidBackend { backend, spending: self.spending.clone() };
         let backends = RunBackends {
-            first: paid(backend),
             fallbacks: Chain::new(self.fallbacks.iter().cloned().map(paid)),
-            passed: Vec::new(),
-            panel: Panel::default(),
+            first: paid(backend.clone()),
+            ..RunBackends::only(backend)
         };
         let agents = AgentFolders::default();
         let ctx = Context::new(ContextParts {

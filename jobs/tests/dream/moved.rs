@@ -296,6 +296,14 @@ fn fallback_with_a_smaller_window_gets_shorter_questions() {
     let (whole, parts) = (sources(&first), sources(&small));
     assert_eq!(whole[0].as_array().unwrap().len(), 2, "{settled:?}");
     assert_eq!(parts[..2], [json!([whole[0][0]]), json!([whole[0][1]])], "{settled:?}");
+    // If the fallback does not answer the shorter question either, the first limit applies.
+    let limited = BackendError::RateLimited { until: None, why: "full".into() };
+    let silent = Arc::new(Scripted::new("small", []).with_window(3_000));
+    place.fallbacks = vec![silent.clone()];
+    let settled =
+        place.pass_with(Arc::new(Scripted::new("first", [Step::Error(limited)])), &mut Silent);
+    assert_eq!(silent.asked()[0].offer["sources"].as_array().unwrap().len(), 1, "{settled:?}");
+    assert!(matches!(settled.outcome, Outcome::Deferred { .. }), "{settled:?}");
 }
 
 #[test]

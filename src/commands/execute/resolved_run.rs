@@ -204,6 +204,8 @@ impl<'a> ResolvedRun<'a> {
             first: self.paid_backend(backends.first),
             fallbacks: Chain::new(backends.others.into_iter().map(|one| self.paid_backend(one))),
             passed: backends.passed,
+            own_window: backends.own_window,
+            limited: backends.limited,
             panel: self.panel(convened),
         }
     }

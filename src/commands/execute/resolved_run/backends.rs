@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use runner_backends::chain::moves_on;
-use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, build};
+use runner_backends::{Backend, BackendError, BackendSpec, Surroundings, WINDOW, build};
 use runner_engine::admission::Shortfall;
 use runner_engine::outcome::Class;
+use runner_engine::policy::quota;
 use runner_engine::sandbox::SandboxedStart;
 use runner_engine::store::{FallbackReservation, Store};
 use runner_jobs::JobSpec;
@@ -28,11 +29,16 @@ pub(in super::super) struct Backends {
     pub others: Vec<Arc<dyn Backend>>,
     /// The skipped backends, each with the reason.
     pub passed: Vec<String>,
+    /// The context window of the job's own backend.
+    pub own_window: Option<u64>,
+    /// The rate limit that ends first, of the skipped backends.
+    pub limited: Option<(Timestamp, String)>,
 }
 
 impl Backends {
     fn only(first: Arc<dyn Backend>, passed: Vec<String>) -> Self {
-        Self { first, others: Vec::new(), passed }
+        let own_window = first.window();
+        Self { first, others: Vec::new(), passed, own_window, limited: None }
     }
 }
 
@@ -54,9 +60,13 @@ impl ResolvedRun<'_> {
         let mut short_of_budget = None;
         // The skipped backend whose rate limit ends first. If no later backend is ready, or the last
         // one's limit ends later, admission defers the run until this limit ends.
-        let mut limited: Option<(Timestamp, Arc<dyn Backend>)> = None;
+        let mut limited: Option<(Timestamp, String, Arc<dyn Backend>)> = None;
+        let mut own_window = None;
         while let Some(spec) = left.pop_front() {
             let built = build(spec, &around);
+            if spec.name == self.spec.backend {
+                own_window = built.as_ref().map_or(Some(WINDOW), |backend| backend.window());
+            }
             let ready = built.as_ref().map_err(Clone::clone);
             let ready = ready.and_then(|backend| backend.preflight());
             // Admission handles a rate limit of the last backend: it defers or declines the run.
@@ -80,14 +90,14 @@ impl ResolvedRun<'_> {
                 }
                 ready => ready.clone(),
             };
-            if let (Ok(backend), Err(BackendError::RateLimited { until: Some(until), .. })) =
+            if let (Ok(backend), Err(BackendError::RateLimited { until: Some(until), why })) =
                 (&built, &limit)
-                && limited.as_ref().is_none_or(|(earliest, _)| until < earliest)
+                && limited.as_ref().is_none_or(|(earliest, ..)| until < earliest)
             {
-                limited = Some((*until, backend.clone()));
+                limited = Some((*until, why.clone(), backend.clone()));
             }
             // A run can wait for the end of a limit, but not for a pool's budget.
-            let limited_backend = limited.as_ref().map(|(_, backend)| backend);
+            let limited_backend = limited.as_ref().map(|(.., backend)| backend);
             let waiting = limited_backend.or(short_of_budget.as_ref()).cloned();
             match (built, ready) {
                 // Admission reports this preflight error, the shortfall or the rate limit.
@@ -119,7 +129,9 @@ impl ResolvedRun<'_> {
                         })
                         .collect::<Result<_, _>>()
                         .map_err(|error| refuse(error.class(), error.to_string()))?;
-                    return Ok(Backends { first, others, passed });
+                    let limited = limited
+                        .map(|(until, why, _)| (quota::spread(until, self.row.id.as_str()), why));
+                    return Ok(Backends { first, others, passed, own_window, limited });
                 }
                 (Err(_), Ok(())) => unreachable!("a backend that was not built is not ready"),
             }
