@@ -63,6 +63,25 @@ fn report_outside_a_project_lists_all_projects() {
 }
 
 #[test]
+fn report_needs_no_valid_project_files() {
+    let (fixture, name) = after_a_night();
+    let printed = |args: &[&str], problem: &str| {
+        let mut command = fixture.runner(args);
+        let said = CommandOutput::of(command.current_dir(fixture.root()).output().unwrap());
+        let said = said.ends(0).expect_text(&name);
+        assert!(said.err.contains(problem), "{said:?}");
+        said.out
+    };
+    let project = fixture.project().display().to_string();
+    fixture.configure("[nigth\n");
+    let said = printed(&["--dir", &project, "report"], "unclosed table");
+    assert!(said.contains("| broken | failed |"), "{said}");
+    printed(&["--dir", &project, "report", "--list"], "unclosed table");
+    fs::rename(fixture.project(), fixture.root().join("away")).unwrap();
+    printed(&["--dir", &project, "report"], "does not exist");
+}
+
+#[test]
 fn all_report_formats_agree() {
     let (fixture, name) = after_a_night();
     let published = |file: &str| fixture.read(&format!(".runner/reports/{name}/{file}"));

@@ -145,9 +145,13 @@ pub fn gather(
             |job: &str| report.runs.iter().any(|it| it.job == job && it.outcome.is_some());
         report.not_run.retain(|it| it.because != NotRunReason::Waiting || put_off(&it.job));
     }
-    let missed = report.not_run.iter().filter(|it| it.because == NotRunReason::Missed);
+    let not_run = report.not_run.iter().filter_map(|it| match it.because {
+        NotRunReason::Missed => Some("missed"),
+        NotRunReason::Waiting => Some("deferred"),
+        _ => None,
+    });
     let worst = (report.last_attempts().map(RunLine::as_str))
-        .chain(missed.map(|_| "missed"))
+        .chain(not_run)
         .filter_map(|outcome| ORDER.iter().position(|word| *word == outcome))
         .max();
     report.worst = ORDER[worst.unwrap_or(0)].to_owned();

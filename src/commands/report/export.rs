@@ -19,8 +19,8 @@ use runner_text::redact::Redacted;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde::Serialize;
 
+use super::ReportedProject;
 use crate::commands::Cli;
-use crate::project::LoadedProject;
 use crate::ui::{Failure, Ui, View, show};
 
 /// The file that marks a folder as an export.
@@ -45,7 +45,7 @@ impl View for Exported {
 }
 
 /// Writes an export, and replaces an earlier one in the same folder.
-pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject, into: &Path) -> Result<Exit, Failure> {
+pub(super) fn run(cli: &Cli<'_>, project: &ReportedProject, into: &Path) -> Result<Exit, Failure> {
     let into = cli.env.here.join(into);
     refuse_other_folder(&into)?;
     let pages = pages(cli, project)?;
@@ -92,7 +92,7 @@ struct ExportedPage {
 
 /// Reads the reports of all nights, newest first. Omits a night without a report, and a night whose
 /// name cannot be a file name.
-fn pages(cli: &Cli<'_>, project: &LoadedProject) -> Result<Vec<ExportedPage>, Failure> {
+fn pages(cli: &Cli<'_>, project: &ReportedProject) -> Result<Vec<ExportedPage>, Failure> {
     let store = cli.env.store_to_read()?;
     let now = cli.env.wall()?;
     let mut pages = Vec::new();
@@ -123,7 +123,7 @@ fn is_file_name(night: &str) -> bool {
 }
 
 /// Writes the pages, and then the index, into a new folder.
-fn write_pages(draft: &Path, project: &LoadedProject, pages: &[ExportedPage]) -> io::Result<()> {
+fn write_pages(draft: &Path, project: &ReportedProject, pages: &[ExportedPage]) -> io::Result<()> {
     fs::create_dir(draft)?;
     let write = |name: &str, text: &str| {
         write_atomic(&draft.join(name), Redacted::of(text).as_bytes(), 0o644)

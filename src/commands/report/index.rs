@@ -5,8 +5,8 @@ use runner_jobs::report::archive::{self, ArchivedNight};
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::ReportedProject;
 use crate::commands::Cli;
-use crate::project::LoadedProject;
 use crate::ui::show::{List, Tone};
 use crate::ui::{Failure, Ui, View, show};
 
@@ -42,7 +42,7 @@ pub(super) fn tone(worst: Option<&str>) -> Tone {
     }
 }
 
-pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+pub(super) fn run(cli: &Cli<'_>, project: &ReportedProject) -> Result<Exit, Failure> {
     let store = cli.env.store_to_read()?;
     let nights = archive::nights(store.as_ref(), &project.id, &project.root)?;
     cli.ui.show(&NightIndex { nights });

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use runner_engine::files::{DOCUMENT, read_text_in, write_atomic};
+use runner_engine::ids::ProjectId;
 use runner_engine::outcome::Exit;
 use runner_jobs::report::{self, NightReport};
 use schemars::JsonSchema;
@@ -77,6 +78,30 @@ struct ReportFormat {
     json: bool,
 }
 
+/// The project whose reports a command reads.
+struct ReportedProject {
+    id: ProjectId,
+    root: PathBuf,
+}
+
+impl ReportedProject {
+    /// Returns the current project. Its files may be invalid, because its nights are in the
+    /// database.
+    fn at(cli: &Cli<'_>) -> Result<Self, Failure> {
+        let failure = match LoadedProject::load(cli.env, cli.here) {
+            Ok(LoadedProject { id, root, .. }) => return Ok(Self { id, root }),
+            Err(failure) => failure,
+        };
+        let store = cli.env.store_to_read()?;
+        let Some(kept) = store.and_then(|store| project::kept(cli.env, &store, cli.here).ok())
+        else {
+            return Err(failure);
+        };
+        show::complain(&failure.message());
+        Ok(Self { id: kept.row.id, root: kept.row.path })
+    }
+}
+
 /// A night's report, as a page or as Markdown.
 #[derive(Debug, JsonSchema, Serialize)]
 #[serde(transparent)]
@@ -103,7 +128,7 @@ impl ReportArgs {
         if may_be_all && !cli.folder_is_named && project::find(cli.here).is_err() {
             return all::run(cli, self.night.as_deref());
         }
-        let project = LoadedProject::load(cli.env, cli.here)?;
+        let project = ReportedProject::at(cli)?;
         if let Some(ReportCommand::Search(args)) = &self.command {
             return args.run(cli, &project);
         }

@@ -5,8 +5,8 @@ use runner_jobs::report::{self, archive};
 use runner_text::redact::Redacted;
 use serde::Serialize;
 
+use super::ReportedProject;
 use crate::commands::Cli;
-use crate::project::LoadedProject;
 use crate::ui::show::{List, Tone};
 use crate::ui::{Failure, Ui, View, show};
 
@@ -63,7 +63,7 @@ impl View for FoundLines {
 
 impl SearchArgs {
     /// Prints the lines that contain the string, from the reports of all nights.
-    pub(super) fn run(&self, cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failure> {
+    pub(super) fn run(&self, cli: &Cli<'_>, project: &ReportedProject) -> Result<Exit, Failure> {
         let wanted = self.text.trim().to_lowercase();
         if wanted.is_empty() {
             return Err(

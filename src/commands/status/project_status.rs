@@ -34,7 +34,7 @@ impl GatheredStatus<'_> {
         let projection = files.projection.as_ref();
         let budget = self.budget(id, projection);
         let mut troubles: Vec<String> = files.trouble.iter().cloned().collect();
-        let last_night = self.last_night(known, files.report, &mut troubles)?;
+        let last_night = self.last_night(known, &files, &mut troubles)?;
         troubles.extend(self.undelivered(id));
         let live: Vec<&RunRow> = self.asked.live.iter().filter(|row| row.project == *id).collect();
         let locks = match self.alone || !live.is_empty() {
@@ -170,16 +170,16 @@ impl GatheredStatus<'_> {
     fn last_night(
         &self,
         known: &Project,
-        report: Option<(PathBuf, bool)>,
+        files: &Files,
         troubles: &mut Vec<String>,
     ) -> Result<Option<NightStatus>, Failure> {
-        let (Some(last), Some((path, there))) = (self.nights.get(&known.id), report) else {
+        let (Some(last), Some((path, there))) = (self.nights.get(&known.id), &files.report) else {
             return Ok(None);
         };
         let night = &last.night;
-        if night.closed.is_some() && !there {
+        if night.closed.is_some() && !there && !files.is_gone {
             troubles.push(format!(
-                "the last night, {}, has no report; fix: runner report --night {0}",
+                "the last night, {}, has no report file; to print the report: runner report --night {0}",
                 night.name
             ));
         }
