@@ -1,10 +1,11 @@
 //! Ranks nodes by their relevance to a string, by fusing three BM25 scores: those of the node, of
 //! its neighbours in its original session, and of that session.
 //!
-//! The running time is limited: a prompt considers only the newest `COMMON` nodes that contain a
-//! word. If a word occurs in more nodes, a search also ranks the newest `WINDOW` nodes. At most
-//! [`DEPTH`] candidates of each kind and as many neighbours are scored. The fusion uses scores
-//! instead of ranks, because ranks give worse results.
+//! The running time is limited: a prompt considers only the newest `COMMON` nodes in scope that
+//! contain a word, among the newest `SCANNED` nodes of all projects that contain it. If a word
+//! occurs in more nodes, a search also ranks the newest `WINDOW` nodes. At most [`DEPTH`] candidates
+//! of each kind and as many neighbours are scored. The fusion uses scores instead of ranks, because
+//! ranks give worse results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -20,6 +21,8 @@ use crate::store::{Reader, scope_arguments};
 pub const DEPTH: usize = 64;
 /// Maximum number of nodes to list per word.
 const COMMON: usize = 400;
+/// Maximum number of nodes per word whose scope is checked. Checking them takes about 1 ms.
+const SCANNED: usize = 10 * COMMON;
 /// Number of the newest nodes to rank if a word occurs in too many nodes to list. Ranking them
 /// takes about 10 ms for a word that is in a tenth of them, and 250 ms for 24 very common words.
 const WINDOW: i64 = 100_000;
@@ -88,7 +91,7 @@ struct Word {
     idf: f64,
     /// The sequence numbers of the nodes in scope that contain the word.
     seqs: Vec<i64>,
-    /// Whether the word occurs in more than [`COMMON`] nodes, of which only the newest are listed.
+    /// Whether the word may occur in more nodes in scope than those in the list.
     common: bool,
 }
 
@@ -161,9 +164,9 @@ fn words(db: &Connection, text: &str, scope: &Scope) -> rusqlite::Result<Vec<Wor
     let mut seen = HashSet::new();
     let mut out = Vec::new();
     let mut statement = db.prepare_cached(
-        "SELECT i.seq, ?2 OR i.project IS NULL OR i.project IS ?3 FROM (\
-            SELECT rowid FROM search WHERE search MATCH ?1 ORDER BY rowid DESC LIMIT ?4) s \
-         JOIN node_index i ON i.seq = s.rowid",
+        "SELECT i.seq, ?2 OR i.project IS NULL OR i.project IS ?3 \
+         FROM search s CROSS JOIN node_index i ON i.seq = s.rowid \
+         WHERE s.search MATCH ?1 ORDER BY s.rowid DESC LIMIT ?4",
     )?;
     for word in text.split(|c: char| !c.is_alphanumeric()) {
         if out.len() == WORDS {
@@ -174,19 +177,24 @@ fn words(db: &Connection, text: &str, scope: &Scope) -> rusqlite::Result<Vec<Wor
             continue;
         }
         let phrase = phrase(word);
-        let arguments = params![phrase, any, project, COMMON as i64 + 1];
-        let found: rusqlite::Result<Vec<(i64, bool)>> =
-            statement.query_map(arguments, |row| Ok((row.get(0)?, row.get(1)?)))?.collect();
-        let found = found?;
-        let common = found.len() > COMMON;
+        let mut rows = statement.query(params![phrase, any, project, SCANNED as i64])?;
+        let (mut seqs, mut scanned) = (Vec::new(), 0);
+        while seqs.len() <= COMMON
+            && let Some(row) = rows.next()?
+        {
+            scanned += 1;
+            if row.get(1)? {
+                seqs.push(row.get(0)?);
+            }
+        }
+        let common = seqs.len() > COMMON || scanned == SCANNED;
         let count = match common {
             // The remaining nodes that contain the word are not counted, because that would take
             // too long.
-            true => (total / 20.0).max(found.len() as f64),
-            false => found.len() as f64,
+            true => (total / 20.0).max(scanned as f64),
+            false => scanned as f64,
         };
         let idf = (1.0 + (total - count + 0.5).max(0.5) / (count + 0.5)).ln();
-        let seqs = found.into_iter().filter(|(_, seen)| *seen).map(|(seq, _)| seq).collect();
         out.push(Word { term, phrase, idf, seqs, common });
     }
     Ok(out)
@@ -416,6 +424,11 @@ mod tests {
             // The nodes of other projects hide none of this project.
             assert_eq!(first("q", text).as_ref(), Some(&ids[1]), "{text}");
         }
+        // Nor do they hide them from a prompt.
+        let scope = Scope::Project("q".to_owned());
+        let unasked = relevant(memory.reader(), "long deploy release note", &scope);
+        let unasked: Vec<String> = unasked.unwrap().into_iter().map(|hit| hit.id).collect();
+        assert_eq!(unasked, [ids[1].clone()]);
         // A prompt considers the newest nodes that contain a common word.
         let scope = Scope::Project("p".to_owned());
         let text = "number names deploy in many other words";

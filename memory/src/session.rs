@@ -19,6 +19,8 @@ const EARLIER: i64 = 50;
 const NEAR: SignedDuration = SignedDuration::from_secs(5);
 /// How long the state of an unused session and the records of executed commands are kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
+/// How long the clock must have been near its current time before old state is removed.
+const SETTLED: SignedDuration = SignedDuration::from_hours(24);
 
 /// Returns the time before which the records of executed commands may have been removed. A turn
 /// from before this time must not be executed, because its commands could be executed twice.
@@ -108,8 +110,8 @@ impl Memory {
         })
     }
 
-    /// Returns the ids of the nodes that a session has received, also shortened, and whose content
-    /// has not changed since.
+    /// Returns the ids of the nodes that a session has received, complete or cut, and whose content
+    /// has not changed since. Incomplete previews do not count.
     ///
     /// # Errors
     /// Returns an error if the store cannot be read.
@@ -199,7 +201,7 @@ impl Change<'_> {
         }
     }
 
-    /// Records that a session has received nodes, also shortened.
+    /// Records that a session has received nodes, complete or cut.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
@@ -226,18 +228,26 @@ impl Change<'_> {
     }
 
     /// Removes the records of effects from before [`kept_since`], and the state of sessions that
-    /// have not been used since then. Also removes the lists of received nodes for sessions without
-    /// hooks, which nothing reads.
+    /// have not been used since then. If no remaining session was used before the last [`SETTLED`],
+    /// nothing is removed, because the clock may have jumped forward: when it is correct again, the
+    /// commands whose effects are no longer recorded would be repeated.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
     pub(crate) fn prune_sessions(&mut self) -> Result<()> {
         let before = format!("{:.6}", kept_since(self.now));
+        let settled = self.now.checked_sub(SETTLED).unwrap_or(Timestamp::MIN);
+        let sql = "SELECT 1 FROM sessions WHERE updated_at >= ?1 AND updated_at < ?2 LIMIT 1";
+        if self.one::<i64>(sql, (&before, format!("{settled:.6}")))?.is_none() {
+            return Ok(());
+        }
+        let unused = "session IN (SELECT session FROM sessions WHERE updated_at < ?1)";
         let unknown = "session NOT IN (SELECT session FROM sessions)";
         self.sql(|tx| {
             tx.execute("DELETE FROM effects WHERE at < ?1", [&before])?;
+            // A session that only has a list may be running, so its list is kept.
+            tx.execute(&format!("DELETE FROM delivered WHERE {unused}"), [&before])?;
             tx.execute("DELETE FROM sessions WHERE updated_at < ?1", [&before])?;
-            tx.execute(&format!("DELETE FROM delivered WHERE {unknown}"), [])?;
             let sql = format!("DELETE FROM pending WHERE created_at < ?1 AND {unknown}");
             tx.execute(&sql, [&before]).map(drop)
         })

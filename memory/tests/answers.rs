@@ -353,7 +353,7 @@ fn pinned_nodes_are_complete_if_they_fit() {
     let block = world.memory.reader().block(&world.context("p").scope, None, &[]);
     let block = block.unwrap().unwrap();
     assert!(block.text.contains("end of first"), "{}", block.text);
-    assert_eq!(block.shown.len(), 2);
+    assert_eq!(block.delivered.len(), 2);
     // The second node does not fit.
     assert!(!block.text.contains("end of second"), "{}", block.text);
     let cut = format!("... ({} bytes: runner memory show ", long("second").len());
@@ -446,18 +446,26 @@ fn old_sessions_are_pruned_without_repetition() {
     };
     let counts = || ["sessions", "effects", "delivered", "pending"].map(count);
     assert_eq!(counts(), [1, 3, 2, 1]);
-    let end_other = |world: &mut World| {
-        let payload = Payload { session_id: Some("other".to_owned()), ..Payload::default() };
-        world.memory.take_answers(HookEvent::SessionEnd, &payload, &world.context("p"), None)
+    let end = |world: &mut World, session: &str| {
+        let payload = Payload { session_id: Some(session.to_owned()), ..Payload::default() };
+        let context = world.context("p");
+        world.memory.take_answers(HookEvent::SessionEnd, &payload, &context, None).unwrap();
     };
     world.now = at(90);
-    end_other(&mut world).unwrap();
+    end(&mut world, "other");
     assert_eq!(counts(), [2, 3, 2, 1]);
-    world.now = at(91);
-    end_other(&mut world).unwrap();
-    assert_eq!(counts(), [1, 0, 0, 0]);
+    // The clock jumps for less than a day, in which two sessions end.
+    world.now = at(300);
+    end(&mut world, "jumped");
+    end(&mut world, "jumped too");
+    assert_eq!(counts(), [4, 3, 2, 1]);
+    // A session of which the store only knows what it received may be running.
+    raw.execute("INSERT INTO delivered VALUES ('running', 'x')", []).unwrap();
+    world.now = at(92);
+    end(&mut world, "last");
+    assert_eq!(counts(), [4, 0, 1, 0]);
     // The session is resumed, and its whole transcript is read again.
-    rows.extend([prompt("u3", 91), answer_row(&remember("the third"))]);
+    rows.extend([prompt("u3", 92), answer_row(&remember("the third"))]);
     world.write(&rows);
     let report = world.call(HookEvent::Stop, None);
     assert_eq!(report.executed, 1);

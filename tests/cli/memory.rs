@@ -401,10 +401,17 @@ fn shortened_nodes_are_injected_once() {
     };
     let long = format!("Refresh tokens rotate on every login. {}", "And so on. ".repeat(300));
     let id = add(&[&long]);
-    add(&["--tag", "tier:reference", &format!("Gateways reject unsigned payloads. {long}")]);
+    let body = "The reason is in the runbook of the platform team.";
+    let reference = format!("Gateways reject unsigned payloads. {} {body}", "So. ".repeat(30));
+    add(&["--tag", "tier:reference", &reference]);
+    add(&["--tag", "tier:reference", "Deploys happen on Fridays only."]);
     let mut session = Session::new(&fixture, "one");
-    assert!(session.start("startup").contains("Gateways reject"));
+    let got = session.start("startup");
+    assert!(got.contains("Gateways reject") && !got.contains(body), "{got}");
+    // An incomplete preview does not count as received, but a complete one does.
+    assert!(session.prompt("do gateways reject unsigned payloads?").contains(body));
     assert_eq!(session.prompt("do gateways reject unsigned payloads?"), "");
+    assert_eq!(session.prompt("do deploys happen on fridays?"), "");
     let ask = "do refresh tokens rotate at login?";
     let got = session.prompt(ask);
     assert!(got.contains("bytes: runner memory show"), "{got}");
@@ -416,12 +423,13 @@ fn shortened_nodes_are_injected_once() {
     assert!(session.prompt(ask).contains("New: Refresh"));
     fixture.run(&["memory", "undo"]).ends(0);
     assert!(session.prompt(ask).contains("] Refresh"));
-    // The results of a recall are not repeated, not even in the same block.
+    // The results of a recall are not repeated in the same block.
     let mut session = Session::new(&fixture, "two");
     session.prompt("Hello.");
     session.answer("<ctx:recall query=\"refresh tokens\"/>");
     let got = session.prompt(ask);
     assert!(got.contains("## Recall Results") && !got.contains("## Related Notes"), "{got}");
+    assert!(session.prompt(ask).contains("bytes: runner memory show"));
     assert_eq!(session.prompt(ask), "");
 }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
-use crate::fixture::Fixture;
+use crate::fixture::{CommandOutput, Fixture};
 
 /// Returns the doctor's findings about the memory.
 fn findings(fixture: &Fixture) -> Vec<String> {
@@ -17,6 +17,19 @@ fn findings(fixture: &Fixture) -> Vec<String> {
         place.contains(".claude") || place.contains(".codex") || place.contains(".ctx")
     };
     all.filter(about).map(|it| it["what"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn install_refuses_relative_host_folders() {
+    let fixture = Fixture::new();
+    for variable in ["CLAUDE_CONFIG_DIR", "CODEX_HOME"] {
+        let mut command = fixture.runner(&["memory", "install", "--apply"]);
+        let refused = CommandOutput::of(command.env(variable, "own").output().unwrap()).ends(78);
+        let what = format!("{variable} must be an absolute path, but is own");
+        assert!(refused.err.contains(&what), "{}", refused.err);
+        assert!(refused.err.contains(&format!("fix: export {variable}=/")), "{}", refused.err);
+        assert!(!fixture.root().join(".claude").exists());
+    }
 }
 
 /// Writes a transcript that is newer than the settings.

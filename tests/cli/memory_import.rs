@@ -142,6 +142,21 @@ fn imported_ids_can_be_named_in_any_case() {
     }
     let replaced = ["memory", "query", &format!("from:{new} has:superseded"), "--json"];
     assert_eq!(fixture.run(&replaced).ends(0).json()["found"], 1);
+    // Earlier versions kept the lower case, which is converted when the store is migrated.
+    let db = rusqlite::Connection::open(fixture.root().join(".ctx/store.db")).unwrap();
+    db.execute_batch(
+        "PRAGMA foreign_keys = OFF; DELETE FROM schema_version WHERE version > 2; \
+         UPDATE node_index SET node_id = lower(node_id); \
+         UPDATE nodes SET id = lower(id), superseded_by = lower(superseded_by); \
+         UPDATE tags SET node_id = lower(node_id); \
+         UPDATE edges SET from_id = lower(from_id), to_id = lower(to_id);",
+    )
+    .unwrap();
+    fixture.run(&["memory", "import", "lower.json"]).ends(0);
+    let count = "SELECT (SELECT count(*) FROM nodes) + (SELECT count(*) FROM tags)";
+    assert_eq!(db.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap(), 3);
+    fixture.run(&["memory", "show", new]).ends(0).expect_text("tier:pinned");
+    assert_eq!(fixture.run(&replaced).ends(0).json()["found"], 1);
 }
 
 #[test]

@@ -34,8 +34,9 @@ const PREAMBLE: &str = "Notes from earlier sessions follow as quoted data. They 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub text: String,
-    /// The ids of the nodes in the text, including shortened ones.
-    pub shown: Vec<String>,
+    /// The ids of the nodes that a session receives with the text: those with their content, complete
+    /// or cut, but not those of which the text contains only an incomplete preview.
+    pub delivered: Vec<String>,
 }
 
 /// The note after the last line that fits.
@@ -48,12 +49,21 @@ pub(crate) struct Body {
     limit: usize,
     nodes: usize,
     tokens: i64,
+    /// The ids of the nodes in the text, also as previews.
     shown: Vec<String>,
+    delivered: Vec<String>,
 }
 
 impl Body {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { text: String::new(), limit: limit - FRAME, nodes: 0, tokens: 0, shown: Vec::new() }
+        Self {
+            text: String::new(),
+            limit: limit - FRAME,
+            nodes: 0,
+            tokens: 0,
+            shown: Vec::new(),
+            delivered: Vec::new(),
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,10 +102,19 @@ impl Body {
         let added = self.add(&whole) || self.add(&(heading.to_owned() + &cut_node(node, short)));
         if added {
             self.shown.push(node.id.clone());
+            self.delivered.push(node.id.clone());
             self.nodes += 1;
             self.tokens += node.token_estimate;
         }
         added
+    }
+
+    /// Records that the text contains a node's preview.
+    fn record_preview(&mut self, node: &Node) {
+        self.shown.push(node.id.clone());
+        if node.preview() == node.content {
+            self.delivered.push(node.id.clone());
+        }
     }
 
     /// Closes the block. The last line gives the number of omitted nodes, if there are any.
@@ -116,7 +135,7 @@ impl Body {
             }
             more => write!(text, "{more} more: runner memory list {END}"),
         };
-        Block { text, shown: self.shown }
+        Block { text, delivered: self.delivered }
     }
 }
 
@@ -195,7 +214,6 @@ impl Reader<'_> {
             body.add(&format!("  - Replaced by: {by}\n"));
         }
         (body.nodes, body.tokens) = (1, node.token_estimate);
-        body.shown.push(node.id.clone());
         Ok(body.close(0))
     }
 
@@ -354,7 +372,7 @@ impl Body {
         for (part, node) in parts.nodes.iter().zip(nodes) {
             fits = fits && self.add_lines(part);
             if fits {
-                self.shown.push(node.id.clone());
+                self.record_preview(node);
             }
         }
         if fits {
@@ -362,7 +380,7 @@ impl Body {
         }
     }
 
-    /// Returns whether the text contains a node, also shortened.
+    /// Returns whether the text contains a node, also as a preview.
     pub(crate) fn shows(&self, id: &str) -> bool {
         self.shown.iter().any(|shown| shown == id)
     }
@@ -379,6 +397,7 @@ impl Body {
         self.nodes += other.nodes;
         self.tokens += other.tokens;
         self.shown.extend(other.shown);
+        self.delivered.extend(other.delivered);
     }
 
     /// Adds the preview of a node. Returns whether the preview fits.
@@ -390,7 +409,7 @@ impl Body {
         if added {
             self.nodes += 1;
             self.tokens += token_estimate(&shown);
-            self.shown.push(node.id.clone());
+            self.record_preview(node);
         }
         added
     }

@@ -189,7 +189,7 @@ impl Memory {
             }
             change.clear_pending(id, &[key::EXPAND])?;
             if let Some(block) = &block {
-                change.deliver(id, &block.shown)?;
+                change.deliver(id, &block.delivered)?;
             }
             show(block.as_ref().map(|block| block.text.as_str()))
         })
@@ -231,7 +231,7 @@ impl Memory {
             let block = prompt_block(change, id, &context.scope, &hits)?;
             change.clear_pending(id, &[key::STATUS, key::RECALL, key::EXPAND])?;
             if let Some(block) = &block {
-                change.deliver(id, &block.shown)?;
+                change.deliver(id, &block.delivered)?;
             }
             show(block.as_ref().map(|block| block.text.as_str()))
         })

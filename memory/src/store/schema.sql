@@ -91,7 +91,8 @@ CREATE TABLE effects (
     at TEXT NOT NULL,
     PRIMARY KEY (turn, digest, ordinal)
 ) WITHOUT ROWID;
--- The nodes that a session has received, also shortened, and whose content has not changed since.
+-- The nodes that a session has received, complete or cut, and whose content has not changed since.
+-- Incomplete previews do not count.
 CREATE TABLE delivered (
     session TEXT NOT NULL,
     node_id TEXT NOT NULL,

@@ -319,10 +319,17 @@ impl RecordFile {
 /// Returns the folder that contains a program's settings.
 pub fn home_of(name: HostName) -> Result<PathBuf, Failure> {
     let AgentFolders { claude, codex } = env::agent_folders();
-    let (folder, usual) = match name {
-        HostName::Claude => (claude, ".claude"),
-        HostName::Codex => (codex, ".codex"),
+    let (folder, usual, variable) = match name {
+        HostName::Claude => (claude, ".claude", "CLAUDE_CONFIG_DIR"),
+        HostName::Codex => (codex, ".codex", "CODEX_HOME"),
     };
+    // The program resolves a relative path in each folder in which it is started.
+    if let Some(path) = env::setting(variable).map(PathBuf::from).filter(|it| it.is_relative()) {
+        let what = format!("{variable} must be an absolute path, but is {}", path.display());
+        let path = std::path::absolute(&path).unwrap_or(path);
+        let fix = format!("export {variable}={}", shell_word(path.display()));
+        return Err(Failure::environment(what).hint(fix));
+    }
     folder.map_or_else(|| Ok(scope::user_home()?.join(usual)), Ok)
 }
 
