@@ -349,7 +349,7 @@ impl Night<'_, '_> {
                 self.finish("bead-sync", None, Some(format!("{} made", counted(made, "bead"))))
             }
             (made, Some(why)) => {
-                self.soft("bead-sync", &format!("{} made, then: {why}", counted(made, "bead")))
+                self.soft("bead-sync", &format!("{} made; {why}", counted(made, "bead")))
             }
         }
     }

@@ -26,7 +26,7 @@ const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// The longest rate limit that a run waits out instead of being deferred.
 const SHORT_LIMIT: Duration = Duration::from_secs(10);
 
-/// What happens to a request that is too long for the window of a fallback.
+/// The handling of a request that is too long for the window of a fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LongRequest {
     /// The caller makes shorter requests for this fallback.

@@ -313,6 +313,7 @@ fn each_packet_creates_one_bead() {
     fs::write(
         &bd,
         r#"#!/bin/sh
+[ "$1" = list ] && [ -e .beads/list ] && . ./.beads/list
 [ "$1" = list ] && { echo "[$(cat .beads/all 2>/dev/null | paste -sd, -)]"; exit; }
 [ "$1" = create ] || exit 2
 n=$(($(cat .beads/n 2>/dev/null || echo 0) + 1))
@@ -335,7 +336,7 @@ echo "$bead"
     let summary = night();
     let step = summary["steps"].as_array().unwrap().last().unwrap().clone();
     assert_eq!(step["status"], "soft-fail", "{step}");
-    assert!(summary["degraded"].to_string().contains("2 beads made, then: bd failed: no more"));
+    assert!(summary["degraded"].to_string().contains("2 beads made; bd failed: no more"));
     assert_eq!(summary["morning_packets"][0]["bead_id"], "bd-1");
     assert!(fixture.read(".agents/rpi/next-work.jsonl").contains("\"bead_id\":\"bd-2\""));
     let summary = night();
@@ -347,6 +348,15 @@ echo "$bead"
     let again = night();
     assert_eq!(made(&fixture), summary["morning_packets"].as_array().unwrap().len());
     assert_eq!(again["morning_packets"][0]["bead_id"], "bd-1");
+    // No bead is created if bd was stopped. If it only refuses to list the beads, all are created.
+    let known = made(&fixture);
+    for (list, count) in [("kill -9 $$", known), ("echo no flag >&2; exit 1", 2 * known)] {
+        fixture.write(WORK_FILE, format!("{WORK}{third}"));
+        fixture.write(".beads/list", list);
+        let degraded = night()["degraded"].to_string();
+        assert!(degraded.contains("bead-sync"), "{degraded}");
+        assert_eq!(made(&fixture), count, "{degraded}");
+    }
 }
 
 #[test]

@@ -4,11 +4,13 @@
 //! `bd` runs inside the run's sandbox with a short time limit, and its failures only degrade the
 //! report. `bd` is never called for a packet that already has a bead. A bead's description contains
 //! the id of its packet, so the bead of a run that died before it recorded the bead is found again.
+//! If `bd` cannot list the beads, beads are created nevertheless: a bead that exists twice is better
+//! than none.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use runner_engine::process::{self, ChildSpec, Limits, OutputVerdict, Stdin};
+use runner_engine::process::{self, ChildSpec, ExitStatus, Limits, OutputVerdict, Reason, Stdin};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
@@ -36,14 +38,22 @@ enum CreatedBead {
     InList([Bead; 1]),
 }
 
+/// The reason why a call of `bd` had no usable answer.
+enum BdError {
+    /// `bd` exited with an error, such as for an unknown option, or with an unexpected answer.
+    Exited(String),
+    /// `bd` did not start, or was stopped. The next call would probably end in the same way.
+    Stopped(String),
+}
+
 /// Returns the path of `bd`, if it is installed.
 pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     ctx.programs.find(Path::new(PROGRAM), ctx.files.root())
 }
 
 /// Gives each packet that has no bead and is written to the work file its existing bead or a new
-/// one, and stops at the first failure. Returns the number of beads created, and the failure, if
-/// any.
+/// one, and stops at the first bead that cannot be created. Returns the number of beads created,
+/// and the failures, if any.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let wanted =
         |packet: &&mut Packet| packet.bead_id.is_none() && packet.queue_backed != Some(false);
@@ -51,9 +61,10 @@ pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize
     if wanted.peek().is_none() {
         return (0, None);
     }
-    let known = match list(ctx, program) {
-        Ok(known) => known,
-        Err(why) => return (0, Some(why)),
+    let (known, unlisted) = match list(ctx, program) {
+        Ok(known) => (known, None),
+        Err(BdError::Exited(why)) => (Vec::new(), Some(format!("beads were not listed: {why}"))),
+        Err(BdError::Stopped(why)) => return (0, Some(why)),
     };
     let mut made = 0;
     for packet in wanted {
@@ -67,20 +78,23 @@ pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize
                 packet.bead_id = Some(id);
                 made += 1;
             }
-            Err(why) => return (made, Some(why)),
+            Err(BdError::Exited(why) | BdError::Stopped(why)) => {
+                let all: Vec<String> = unlisted.into_iter().chain([why]).collect();
+                return (made, Some(all.join("; ")));
+            }
         }
     }
-    (made, None)
+    (made, unlisted)
 }
 
 /// Returns all beads that runner created, including closed ones.
-fn list(ctx: &Context<'_>, program: &Path) -> Result<Vec<Bead>, String> {
+fn list(ctx: &Context<'_>, program: &Path) -> Result<Vec<Bead>, BdError> {
     let args = ["list", "--all", "--limit", "0", "--label", LABEL, "--json"];
     let known: Option<Vec<Bead>> = answer(ctx, program, &args)?;
     Ok(known.unwrap_or_default())
 }
 
-fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, String> {
+fn create(ctx: &Context<'_>, program: &Path, packet: &Packet) -> Result<String, BdError> {
     let priority = match packet.severity.as_str() {
         "critical" => "0",
         "high" | "significant" => "1",
@@ -101,7 +115,7 @@ fn answer<T: DeserializeOwned>(
     ctx: &Context<'_>,
     program: &Path,
     args: &[&str],
-) -> Result<T, String> {
+) -> Result<T, BdError> {
     let child = ChildSpec {
         program: program.to_owned(),
         args: args.iter().map(std::ffi::OsString::from).collect(),
@@ -113,12 +127,17 @@ fn answer<T: DeserializeOwned>(
         sandbox: ctx.programs.sandbox(),
     };
     let ended = process::run(&child, &ctx.cancel, &mut |_, _| OutputVerdict::Continue)
-        .map_err(|error| format!("bd could not be started: {error}"))?;
+        .map_err(|error| BdError::Stopped(format!("bd could not be started: {error}")))?;
     if !ended.is_success() {
         let words = String::from_utf8_lossy(&ended.stderr);
         let words = words.split_whitespace().take(30).collect::<Vec<_>>().join(" ");
-        return Err(format!("bd failed: {words}"));
+        let why = format!("bd failed: {words}");
+        return Err(match (ended.reason, ended.status) {
+            (Reason::Exited, ExitStatus::Exit(_)) => BdError::Exited(why),
+            _ => BdError::Stopped(why),
+        });
     }
-    serde_json::from_slice(&ended.stdout)
-        .map_err(|error| format!("the answer of bd {} is not as expected: {error}", args[0]))
+    serde_json::from_slice(&ended.stdout).map_err(|error| {
+        BdError::Exited(format!("the answer of bd {} is not as expected: {error}", args[0]))
+    })
 }
