@@ -171,6 +171,14 @@ fn stale_locks(
     Ok(found)
 }
 
+/// Returns whether a run did everything that its job had to do.
+fn is_done(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Skipped { reason, .. } => reason.is_expected(),
+        outcome => outcome.published(),
+    }
+}
+
 /// Reports the scheduled jobs that have not succeeded for a long time.
 fn overdue_jobs(
     store: &Store,
@@ -191,13 +199,16 @@ fn overdue_jobs(
             limit: BACK,
             ..RunFilter::default()
         })?;
-        let last = runs.iter().find(|run| run.outcome().is_some_and(Outcome::published));
+        let last = runs.iter().find(|run| run.outcome().is_some_and(is_done));
         let place = format!("job {} of {root}", job.name);
         match (last, runs.last()) {
             (Some(run), _) if now.duration_since(run.requested) > SUCCESS => found.push(
                 DoctorFinding::warning(
                     place,
-                    format!("last succeeded at {}", show::format_time(run.requested)),
+                    format!(
+                        "last succeeded or had nothing to do at {}",
+                        show::format_time(run.requested)
+                    ),
                 )
                 .hint(format!(
                     "runner -C {} run {}",

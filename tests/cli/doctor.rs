@@ -193,6 +193,22 @@ fn missing_or_unauthenticated_agent_is_reported() {
     assert!(hints(&said).contains(&"npm install -g @anthropic-ai/claude-code".to_owned()));
 }
 
+#[test]
+fn job_without_work_is_not_overdue() {
+    let fixture = Fixture::new();
+    let overdue = |now: &str| {
+        let said = fixture.run_at(now, &["doctor", "--json"]);
+        places(&said).iter().any(|place| place.starts_with("job dream of "))
+    };
+    fixture.run_at("2026-11-01T12:00:00Z", &["init"]).ends(0);
+    fixture.write("ideas/note.md", "Maybe use a shorter name?\n");
+    fixture.run_with_clock(&["run", "dream"]).ends(0);
+    assert!(!overdue("2026-11-08T11:00:00Z"));
+    assert!(overdue("2026-11-09T12:00:00Z"));
+    fixture.run_with_clock(&["run", "dream"]).ends(0).expect_text("no delta");
+    assert!(!overdue("2026-11-09T12:00:01Z"));
+}
+
 /// Checks that a shell can parse every fix, and that only notes have none.
 #[test]
 fn every_fix_is_a_valid_command() {
