@@ -29,7 +29,7 @@ use runner_engine::alerts::{AlertKind, AlertRules};
 use runner_engine::file_lock::{FileLock, FileLockError, LockMode};
 use runner_engine::ids::ProjectId;
 use runner_engine::store::{AlertRow, AlertSelection, FoundProblem, Store, Task};
-use runner_jobs::curator::events::{self, Event};
+use runner_jobs::curator::events::{self, CriticalEvents, Event};
 use runner_text::some_of;
 
 use crate::config;
@@ -116,13 +116,13 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
         let own = || open.iter().filter(|alert| alert.project == project.id);
         let folder = kept.get(&project.id).and_then(|text| Projection::read_curator_folder(text));
         let events = folder.and_then(|folder| events::critical(&project.path, &folder).ok());
-        match events.flatten().map(|it| it.open) {
-            Some(events) if !events.is_empty() => {
-                found.extend(problem_of(store, project.id, &events)?);
+        match events.flatten() {
+            Some(CriticalEvents { open, .. }) if !open.is_empty() => {
+                found.extend(problem_of(store, project.id, &open)?);
             }
-            Some(_) => {}
+            Some(CriticalEvents { lost: 0, .. }) => {}
             // It is not known whether the events are over, so an open alert remains open.
-            None => found.extend(own().map(|alert| {
+            _ => found.extend(own().map(|alert| {
                 let (project, why) = (project.id.clone(), alert.why.clone());
                 FoundProblem { job: alert.job, project, since: alert.raised, why }
             })),

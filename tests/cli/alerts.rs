@@ -499,3 +499,31 @@ fn critical_event_is_sent_by_the_tick_that_finds_it() {
     run(&fixture, &["tick"]).ends(0);
     assert_eq!(server.next_request().json()["kind"], "critical-event");
 }
+
+#[test]
+fn unreadable_critical_event_keeps_its_alert() {
+    let fixture = Fixture::with("[jobs.curator]\nkind = \"curator\"\ntrigger = \"manual\"\n");
+    let event = ["--desired-action", "restore", "--escalation-target", "me", "--budget", "2"];
+    let args = ["curator", "event", "--source", "ci", "--severity", "critical"];
+    run(&fixture, &[&args[..], &event].concat()).ends(0);
+    let events = run(&fixture, &["curator", "events", "--json"]).json();
+    let id = events[0]["id"].as_str().unwrap();
+    let pending = fixture.files_with("needs-review").into_iter();
+    let pending = pending.map(|path| fixture.root().join(path));
+    let pending =
+        pending.filter(|path| path.ends_with("events/pending.jsonl")).next_back().unwrap();
+    let line = fs::read_to_string(&pending).unwrap();
+    let opened = |text: &str| {
+        fs::write(&pending, text).unwrap();
+        run(&fixture, &["tick"]).ends(0);
+        fixture.count("SELECT count(*) FROM alerts WHERE ended IS NULL")
+    };
+    let torn = &line[..line.len() / 2];
+    assert_eq!((opened(torn), opened(&line), opened(torn)), (0, 1, 1));
+    assert_eq!((opened(""), opened(&line)), (0, 1), "the line was removed, and restored");
+    run(&fixture, &["curator", "events", "ack", id]).ends(0);
+    assert_eq!(opened(torn), 0, "the event was acknowledged");
+    // A line that was torn while it was written belongs to an event without steps.
+    let other = line.replace(id, "20260102T150405Z-event-00000000");
+    assert_eq!((opened(&other), opened(&other[..other.len() / 2])), (1, 0));
+}

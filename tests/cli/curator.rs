@@ -259,6 +259,17 @@ fn jobs_process_only_their_source() {
         enqueue(kind, &["s.jsonl"]);
         work().expect_text("is not a note");
     }
+    fixture.write("docs/large.md", "x".repeat((1 << 20) + 1));
+    fixture.write("docs/odd.md", b"\xff");
+    for (path, why) in [("docs/large.md", "is longer than"), ("docs/odd.md", "is not UTF-8")] {
+        for kind in ["lint-wiki", "dream-seed"] {
+            enqueue(kind, &[path]);
+            work().expect_text(why);
+        }
+    }
+    fixture.write("docs/.gitignore", "plan.md\n");
+    enqueue("lint-wiki", &["docs/plan.md"]);
+    work().expect_text("ignored by git");
 }
 
 #[test]

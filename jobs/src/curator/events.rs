@@ -262,7 +262,7 @@ pub fn record_outcome(
 /// # Errors
 /// Returns an error if a file cannot be read.
 pub fn all(worker: &Worker) -> io::Result<(Vec<EventStatus>, u64)> {
-    let EventBook { events, bad } = load(worker)?;
+    let EventBook { events, bad, .. } = load(worker)?;
     Ok((events, bad))
 }
 
@@ -278,10 +278,10 @@ pub fn critical(root: &Path, dir: &str) -> io::Result<Option<CriticalEvents>> {
         return Ok(root.join(".runner").try_exists()?.then(CriticalEvents::default));
     }
     let Ok(worker) = Worker::of(root, dir) else { return Ok(None) };
-    let (events, unreadable) = all(&worker)?;
+    let EventBook { events, bad: unreadable, lost } = load(&worker)?;
     let open = events.into_iter();
     let open = open.filter(|it| !it.over && it.event.severity == Severity::Critical);
-    Ok(Some(CriticalEvents { open: open.map(|it| it.event).collect(), unreadable }))
+    Ok(Some(CriticalEvents { open: open.map(|it| it.event).collect(), unreadable, lost }))
 }
 
 /// Returns the event with this id, or the only event whose id begins or ends with `id`.
@@ -309,11 +309,17 @@ pub struct CriticalEvents {
     pub open: Vec<Event>,
     /// The number of lines that could not be parsed, each of which may be a critical event.
     pub unreadable: u64,
+    /// The number of events of any severity that nobody has acknowledged and whose lines could not
+    /// be parsed.
+    pub lost: usize,
 }
 
 struct EventBook {
     events: Vec<EventStatus>,
     bad: u64,
+    /// The number of events that have steps, but no acknowledgement and no line that could be
+    /// parsed. A line without steps, such as the torn line of a program that died, does not count.
+    lost: usize,
 }
 
 fn find(book: &EventBook, id: &str) -> Result<EventStatus, EventError> {
@@ -324,8 +330,11 @@ fn find(book: &EventBook, id: &str) -> Result<EventStatus, EventError> {
 fn load(worker: &Worker) -> io::Result<EventBook> {
     let (raised, mut bad) = lines::<Event>(worker, PENDING)?;
     let (steps, worse) = lines::<EventStep>(worker, "events/ledger.jsonl")?;
+    let torn = bad > 0;
     bad += worse;
     let mut order = Vec::new();
+    // The events without a line, each with whether it is over.
+    let mut absent: BTreeMap<String, bool> = BTreeMap::new();
     let mut events: BTreeMap<String, EventStatus> = BTreeMap::new();
     for mut event in raised {
         event.budget = event.budget.min(MOST);
@@ -339,6 +348,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
     }
     for step in steps {
         let Some(standing) = events.get_mut(&step.event) else {
+            *absent.entry(step.event).or_default() |= step.action == "ack";
             continue;
         };
         // A row never increases a budget, even if it contains a larger one.
@@ -347,7 +357,9 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         standing.last = Some((step.action, step.outcome));
     }
     let events = order.iter().filter_map(|id| events.remove(id)).collect();
-    Ok(EventBook { events, bad })
+    // A person may also have removed the line.
+    let lost = if torn { absent.values().filter(|over| !**over).count() } else { 0 };
+    Ok(EventBook { events, bad, lost })
 }
 
 fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Result<(Vec<T>, u64)> {

@@ -16,7 +16,7 @@ use runner_text::{front_matter, markdown, near};
 use serde_json::{Value, json};
 
 use super::ask::{CuratorQuestion, ask_or_reason};
-use super::lint::{IgnoredNotes, LintNote, notes, one_line, vault};
+use super::lint::{IgnoredNotes, LintNote, notes, one_line, vault, why_unread};
 use super::{CuratorSpec, JobFile, JobProduct};
 use crate::session_notes::{ProjectMemory, SessionNote};
 use crate::{Context, JobError};
@@ -171,7 +171,7 @@ fn squeezed(text: &str) -> String {
 /// Drafts ideas from the open points of notes and of the memory.
 ///
 /// # Errors
-/// Returns an error if the source is not a note or is inside a folder that this job does not read,
+/// Returns an error if the source is not a readable note or is inside a folder that this job does not read,
 /// if there is neither a notes folder nor an open point from a session, if the database cannot be
 /// used, or if the run was cancelled.
 pub(super) fn run(
@@ -205,9 +205,10 @@ pub(super) fn run(
                 )));
             }
             let root = ctx.files.root();
-            let (read, _) = notes(root, root, &leave, Some(&path), IgnoredNotes::LeftOut);
+            let (read, left) = notes(root, root, &leave, Some(&path), IgnoredNotes::LeftOut);
             if read.is_empty() {
-                return Err(bad(format!("its source {} is not a note", path.display())));
+                let why = why_unread(&left, "is not a note");
+                return Err(bad(format!("its source {} {why}", path.display())));
             }
             read
         }

@@ -86,7 +86,7 @@ fn critical(root: &Path, folder: &str) -> Vec<PendingItem> {
         command,
     };
     let read = "runner curator events".to_owned();
-    let CriticalEvents { open, unreadable } = match events::critical(root, folder) {
+    let CriticalEvents { open, unreadable, .. } = match events::critical(root, folder) {
         Ok(events) => events.unwrap_or_default(),
         Err(error) => {
             let why = clean(&format!("they cannot be read: {error}"), 200);

@@ -134,6 +134,29 @@ pub(super) fn notes(
     (notes, left)
 }
 
+/// Describes a source of which no note was read: the messages about the files that could not be
+/// read or, if there are none, `otherwise`.
+pub(super) fn why_unread(left: &[String], otherwise: &str) -> String {
+    if left.is_empty() {
+        otherwise.to_owned()
+    } else {
+        format!("was not read: {}", left.join("; "))
+    }
+}
+
+/// Describes a source that is not one of the notes of `folder`. It is `None` if it is outside of
+/// this folder or does not exist.
+fn why_left_out(folder: &Path, source: Option<&Path>) -> String {
+    let no_note = format!("is not a note in {}", folder.display());
+    let Some(source) = source else { return no_note };
+    // A file that is named explicitly is read even if it is ignored.
+    let (read, left) = notes(folder, folder, &[], Some(source), IgnoredNotes::LeftOut);
+    if read.is_empty() {
+        return why_unread(&left, &no_note);
+    }
+    format!("{no_note}: it is hidden, ignored by git, or in a folder that runner writes")
+}
+
 /// Returns the reason why a folder is not searched, or `None` if it is searched. Without this
 /// check, the walker would open an ignore file that is a FIFO and block.
 fn unusable(folder: &Path) -> Option<String> {
@@ -175,10 +198,12 @@ pub(super) fn run(
     let mut findings = check(&notes, &|path| folder.join(path).exists(), &there, today);
     let mut checked = notes.len();
     if let Some(source) = &job.source {
-        let name = std::fs::canonicalize(ctx.files.root().join(&source.path)).ok();
-        let name = name.as_deref().and_then(|path| path.strip_prefix(&folder).ok()?.to_str());
+        let path = std::fs::canonicalize(ctx.files.root().join(&source.path)).ok();
+        let path = path.filter(|path| path.starts_with(&folder));
+        let name = path.as_deref().and_then(|path| path.strip_prefix(&folder).ok()?.to_str());
         if !notes.iter().any(|note| Some(note.path.as_str()) == name) {
-            let why = format!("its source {} is not a note in {}", source.path, folder.display());
+            let why = why_left_out(&folder, path.as_deref());
+            let why = format!("its source {} {why}", source.path);
             return Err(JobError::failed(Class::Environment, why));
         }
         findings.retain(|it| Some(it.file.as_str()) == name && source.covers(it.line));
