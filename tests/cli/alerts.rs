@@ -508,10 +508,9 @@ fn unreadable_critical_event_keeps_its_alert() {
     run(&fixture, &[&args[..], &event].concat()).ends(0);
     let events = run(&fixture, &["curator", "events", "--json"]).json();
     let id = events[0]["id"].as_str().unwrap();
-    let pending = fixture.files_with("needs-review").into_iter();
-    let pending = pending.map(|path| fixture.root().join(path));
-    let pending =
-        pending.filter(|path| path.ends_with("events/pending.jsonl")).next_back().unwrap();
+    let found = fixture.files_with("needs-review");
+    let found = found.iter().find(|path| path.ends_with("events/pending.jsonl"));
+    let pending = fixture.root().join(found.unwrap());
     let line = fs::read_to_string(&pending).unwrap();
     let opened = |text: &str| {
         fs::write(&pending, text).unwrap();
