@@ -155,13 +155,16 @@ pub struct StartedRuns<'a> {
 /// `soon`. `next` is called again whenever a run ends, at least once a second while `soon` is set,
 /// and otherwise at least once a minute. After TERM or INT, it is not called again, and a manual
 /// run that the user waits for and that has not begun is cancelled. Returns the ids of all started runs.
-pub fn run_all(
+pub fn run_all<N>(
     home: &Env,
     store: &mut Store,
     me: &ProcessIdentity,
     manner: SpawnMode,
-    mut next: impl FnMut(&mut Store, StartedRuns<'_>) -> Result<NextAction, Failure>,
-) -> Result<Vec<RunId>, Failure> {
+    mut next: N,
+) -> Result<Vec<RunId>, Failure>
+where
+    N: FnMut(&mut Store, StartedRuns<'_>) -> Result<NextAction, Failure>,
+{
     let mut live: BTreeMap<u32, Started> = BTreeMap::new();
     let mut all = Vec::new();
     let mut forwarder: Option<SignalForwarder> = None;
