@@ -145,8 +145,6 @@ impl Change<'_> {
         }
         self.begin()?;
         let cleaned = |text: &str| Redacted::of(text).into_string();
-        // Prefixes of ids are also converted to upper case before they are looked up.
-        let node_id = str::to_ascii_uppercase;
         let time = |text: &str| match is_time(text) {
             true => text.to_owned(),
             false => self.at.clone(),
@@ -154,14 +152,19 @@ impl Change<'_> {
         let mut done = Imported::default();
         let rows = self.sql(|tx| {
             tx.execute_batch("PRAGMA defer_foreign_keys = ON")?;
+            // An earlier version kept the lower case of an imported id.
+            let node_id = |id: &str| -> rusqlite::Result<String> {
+                let known = tx.prepare_cached("SELECT 1 FROM nodes WHERE id = ?1")?.exists([id])?;
+                Ok(if known { id.to_owned() } else { id.to_ascii_uppercase() })
+            };
             for it in &export.nodes {
                 let content = cleaned(&it.content);
                 let summary = it.summary.as_deref().map(cleaned);
                 done.nodes += tx
                     .prepare_cached("INSERT OR IGNORE INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)")?
                     .execute(params![
-                        node_id(&it.id), it.kind.as_str(), content, summary,
-                        token_estimate(&content), it.superseded_by.as_deref().map(node_id),
+                        node_id(&it.id)?, it.kind.as_str(), content, summary,
+                        token_estimate(&content), it.superseded_by.as_deref().map(node_id).transpose()?,
                         it.project, time(&it.created_at), time(&it.updated_at),
                         cleaned(&it.metadata)
                     ])?;
@@ -170,7 +173,7 @@ impl Change<'_> {
                 done.edges += tx
                     .prepare_cached("INSERT OR IGNORE INTO edges VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
                     .execute(params![
-                        it.id, node_id(&it.from_id), node_id(&it.to_id), it.kind.as_str(),
+                        it.id, node_id(&it.from_id)?, node_id(&it.to_id)?, it.kind.as_str(),
                         time(&it.created_at), cleaned(&it.metadata)
                     ])?;
             }
@@ -179,7 +182,7 @@ impl Change<'_> {
                 if !tag.is_empty() {
                     done.tags += tx
                         .prepare_cached("INSERT OR IGNORE INTO tags VALUES (?1, ?2, ?3)")?
-                        .execute(params![node_id(&it.node_id), tag, time(&it.created_at)])?;
+                        .execute(params![node_id(&it.node_id)?, tag, time(&it.created_at)])?;
                 }
             }
             for it in &export.views {

@@ -17,16 +17,8 @@ const EARLIER: i64 = 50;
 /// Maximum difference between the recorded time of a session's last answer and the time calculated
 /// from the host's report, in which fractions of a second are ignored.
 const NEAR: SignedDuration = SignedDuration::from_secs(5);
-/// How long the state of an unused session and the records of executed commands are kept.
+/// How long the list of nodes that an unused session has received is kept.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
-/// How long the clock must have been near its current time before old state is removed.
-const SETTLED: SignedDuration = SignedDuration::from_hours(24);
-
-/// Returns the time before which the records of executed commands may have been removed. A turn
-/// from before this time must not be executed, because its commands could be executed twice.
-pub(crate) fn kept_since(now: Timestamp) -> Timestamp {
-    now.checked_sub(KEPT).unwrap_or(Timestamp::MIN)
-}
 
 /// A session known to the hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -227,30 +219,18 @@ impl Change<'_> {
         .map(drop)
     }
 
-    /// Removes the records of effects from before [`kept_since`], and the state of sessions that
-    /// have not been used since then. If no remaining session was used before the last [`SETTLED`],
-    /// nothing is removed, because the clock may have jumped forward: when it is correct again, the
-    /// commands whose effects are no longer recorded would be repeated.
+    /// Removes the lists of nodes that sessions have received, if they have not been used for
+    /// [`KEPT`]. The records of executed commands are kept, because the commands of a session that
+    /// is resumed must not be repeated.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.
     pub(crate) fn prune_sessions(&mut self) -> Result<()> {
-        let before = format!("{:.6}", kept_since(self.now));
-        let settled = self.now.checked_sub(SETTLED).unwrap_or(Timestamp::MIN);
-        let sql = "SELECT 1 FROM sessions WHERE updated_at >= ?1 AND updated_at < ?2 LIMIT 1";
-        if self.one::<i64>(sql, (&before, format!("{settled:.6}")))?.is_none() {
-            return Ok(());
-        }
-        let unused = "session IN (SELECT session FROM sessions WHERE updated_at < ?1)";
-        let unknown = "session NOT IN (SELECT session FROM sessions)";
-        self.sql(|tx| {
-            tx.execute("DELETE FROM effects WHERE at < ?1", [&before])?;
-            // A session that only has a list may be running, so its list is kept.
-            tx.execute(&format!("DELETE FROM delivered WHERE {unused}"), [&before])?;
-            tx.execute("DELETE FROM sessions WHERE updated_at < ?1", [&before])?;
-            let sql = format!("DELETE FROM pending WHERE created_at < ?1 AND {unknown}");
-            tx.execute(&sql, [&before]).map(drop)
-        })
+        let before = self.now.checked_sub(KEPT).unwrap_or(Timestamp::MIN);
+        let before = format!("{before:.6}");
+        let sql = "DELETE FROM delivered WHERE session IN (
+                   SELECT session FROM sessions WHERE updated_at < ?1)";
+        self.sql(|tx| tx.execute(sql, [&before])).map(drop)
     }
 
     /// Records an effect of a turn. Returns whether the effect is new. If so, the caller must

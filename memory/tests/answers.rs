@@ -424,7 +424,7 @@ fn stores_of_an_earlier_version_are_migrated() {
 }
 
 #[test]
-fn old_sessions_are_pruned_without_repetition() {
+fn old_lists_are_pruned_without_repetition() {
     let mut world = World::new();
     let at = |days: i64| -> Timestamp {
         let start: Timestamp = "2026-11-01T00:00:00Z".parse().unwrap();
@@ -454,17 +454,12 @@ fn old_sessions_are_pruned_without_repetition() {
     world.now = at(90);
     end(&mut world, "other");
     assert_eq!(counts(), [2, 3, 2, 1]);
-    // The clock jumps for less than a day, in which two sessions end.
-    world.now = at(300);
-    end(&mut world, "jumped");
-    end(&mut world, "jumped too");
-    assert_eq!(counts(), [4, 3, 2, 1]);
     // A session of which the store only knows what it received may be running.
     raw.execute("INSERT INTO delivered VALUES ('running', 'x')", []).unwrap();
     world.now = at(92);
     end(&mut world, "last");
-    assert_eq!(counts(), [4, 0, 1, 0]);
-    // The session is resumed, and its whole transcript is read again.
+    assert_eq!(counts(), [3, 3, 1, 1]);
+    // The session is resumed.
     rows.extend([prompt("u3", 92), answer_row(&remember("the third"))]);
     world.write(&rows);
     let report = world.call(HookEvent::Stop, None);

@@ -6,7 +6,7 @@ use std::path::Path;
 use jiff::{SignedDuration, Timestamp};
 use runner_engine::git::is_inside;
 use runner_engine::locks::{ContractLock, LockError};
-use runner_engine::outcome::Outcome;
+use runner_engine::outcome::{Outcome, SkipReason};
 use runner_engine::schedule::Trigger;
 use runner_engine::store::{Project, RunFilter, Store, Task};
 use runner_engine::tick::REPORT_JOB;
@@ -174,7 +174,7 @@ fn stale_locks(
 /// Returns whether a run did everything that its job had to do.
 fn is_done(outcome: &Outcome) -> bool {
     match outcome {
-        Outcome::Skipped { reason, .. } => reason.is_expected(),
+        Outcome::Skipped { reason, .. } => *reason == SkipReason::Idle,
         outcome => outcome.published(),
     }
 }

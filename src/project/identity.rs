@@ -81,10 +81,15 @@ fn is_in_repository(folder: &Path) -> bool {
 }
 
 /// Returns the commands that make `folder` a project, which must be in a git repository.
-pub fn init_command(folder: &Path) -> &'static str {
+pub fn init_command(folder: &Path) -> String {
+    let is_current = fs::canonicalize(".").ok() == fs::canonicalize(folder).ok();
+    let (init, run) = match shell_word(folder.display()) {
+        _ if is_current => ("git init".to_owned(), "runner init".to_owned()),
+        there => (format!("git init {there}"), format!("runner -C {there} init")),
+    };
     match is_in_repository(folder) {
-        true => "runner init",
-        false => "git init && runner init",
+        true => run,
+        false => format!("{init} && {run}"),
     }
 }
 

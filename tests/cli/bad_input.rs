@@ -70,8 +70,9 @@ fn commands_outside_a_project_suggest_fixes() {
         .expect_text("git init");
     fixture.run(&["night"]).ends(78).expect_text("is not in a project").expect_text("runner init");
     fixture.run(&["run", "dream"]).ends(78).expect_text("fix: runner init\n");
-    fixture.run(&["-C", bare, "night"]).ends(78).expect_text("fix: git init && runner init\n");
-    fixture.run(&["-C", bare, "status"]).ends(78).expect_text("fix: git init && runner init\n");
+    let fix = format!("fix: git init {bare} && runner -C {bare} init\n");
+    fixture.run(&["-C", bare, "night"]).ends(78).expect_text(&fix);
+    fixture.run(&["-C", bare, "status"]).ends(78).expect_text(&fix);
     fixture.run(&["-C", "/no/such/folder", "night"]).ends(65).expect_text("/no/such/folder");
 }
 

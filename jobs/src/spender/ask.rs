@@ -122,7 +122,9 @@ impl Spender<'_> {
             let Some(next) = self.backends.fallbacks.next() else {
                 tracing::warn!(backend = self.backend_name(), why, "no backend is left");
                 // The run can continue when the first limit ends.
-                return Err(match self.backends.limited.clone() {
+                let limited = self.backends.limited.clone();
+                let limited = limited.filter(|(until, _)| *until > self.tools.clock.wall());
+                return Err(match limited {
                     Some((until, why)) => AskError::Limited { until, why },
                     None => error,
                 });

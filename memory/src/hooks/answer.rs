@@ -19,7 +19,7 @@ use crate::apply::{Actor, RECALLED, Recall, key, recall};
 use crate::element::{Element, elements};
 use crate::error::{MemoryError, Result};
 use crate::node::cut;
-use crate::session::{Session, TurnAlias, TurnName, kept_since};
+use crate::session::{Session, TurnAlias, TurnName};
 use crate::store::{Change, Memory, Reader};
 
 /// Maximum number of recalls to store for one prompt.
@@ -149,8 +149,7 @@ fn begun_turn(reader: Reader<'_>, session: &Session) -> Result<Turn> {
 }
 
 /// Reads the turns after the session's cursor, and moves the cursor to the last turn, or to the
-/// first row that was not read. Turns that a fork copied from its parent are omitted, and so are
-/// turns that are so old that the records of their effects may have been removed.
+/// first row that was not read. Turns that a fork copied from its parent are omitted.
 fn read_turns(
     path: &std::path::Path,
     session: &mut Session,
@@ -168,7 +167,7 @@ fn read_turns(
         }
     };
     let since: Option<Timestamp> = session.since.as_deref().and_then(|at| at.parse().ok());
-    let since = since.unwrap_or(Timestamp::MIN).max(kept_since(context.now));
+    let since = since.unwrap_or(Timestamp::MIN);
     let mut turns = read.turns;
     for turn in &mut turns {
         turn.id.get_or_insert_with(|| unnamed_turn(&session.id, turn.offset));

@@ -35,7 +35,6 @@ const MIGRATIONS: &[&str] = &[
         WHEN old.content IS NOT new.content BEGIN
         DELETE FROM delivered WHERE node_id = new.id;
     END;",
-    include_str!("upper_ids.sql"),
 ];
 /// Name of the store in its folder.
 pub const STORE: &str = "store.db";

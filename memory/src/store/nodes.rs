@@ -75,9 +75,9 @@ pub(crate) fn select(
 
 /// Returns the id that a prefix resolves to, if the prefix is unique in the scope.
 pub(crate) fn resolve(db: &Connection, prefix: &str, scope: &Scope) -> Result<Resolved> {
-    let wanted = prefix.trim().to_ascii_uppercase();
+    let mut wanted = prefix.trim().to_ascii_uppercase();
     let (all, project) = scope_arguments(scope);
-    let found = || -> rusqlite::Result<Vec<String>> {
+    let found = |wanted: &str| -> rusqlite::Result<Vec<String>> {
         let sql = "SELECT id FROM nodes WHERE id >= ?1 AND id < ?1 || '~' \
             AND (?3 OR project IS NULL OR project = ?4) ORDER BY id LIMIT ?2";
         let mut statement = db.prepare_cached(sql)?;
@@ -86,7 +86,16 @@ pub(crate) fn resolve(db: &Connection, prefix: &str, scope: &Scope) -> Result<Re
     };
     let mut found = match wanted.is_empty() {
         true => Vec::new(),
-        false => found().map_err(|error| MemoryError::of(std::path::Path::new(""), error))?,
+        false => found(&wanted)
+            .and_then(|upper| match upper.is_empty() {
+                // An earlier version imported ids in lower case.
+                true => {
+                    wanted.make_ascii_lowercase();
+                    found(&wanted)
+                }
+                false => Ok(upper),
+            })
+            .map_err(|error| MemoryError::of(std::path::Path::new(""), error))?,
     };
     let exact = found.iter().position(|id| *id == wanted);
     match (exact, found.len()) {
