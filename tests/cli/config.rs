@@ -58,7 +58,7 @@ fn shown_configuration_round_trips() {
     fixture
         .run(&["-C", bare, "config", "set", "night.at", "01:00"])
         .ends(78)
-        .expect_text("runner init");
+        .expect_text(&format!("runner -C {bare} init\n"));
 }
 
 #[test]
