@@ -130,7 +130,13 @@ fn streams_follow_a_restored_database() {
     let mut stream = Stream::open(&served, "/api/v1/events", &cookie, Some(last - 1));
     stream.change();
     fixture.run(&["db", "restore", "--yes", backup.to_str().unwrap()]).ends(0);
-    assert_eq!(stream.next().unwrap().1, "reset");
+    let mut event = stream.next();
+    if event.is_none() {
+        // A stream ends if the database cannot be read for a moment, and its client reconnects.
+        stream = Stream::open(&served, "/api/v1/events", &cookie, Some(last));
+        event = stream.next();
+    }
+    assert_eq!(event.unwrap().1, "reset");
     fixture.run(&["pause", "--all"]).ends(0);
     assert_eq!(stream.change()["kind"], "pause");
 }
