@@ -132,7 +132,7 @@ fn streams_follow_a_restored_database() {
     fixture.run(&["db", "restore", "--yes", backup.to_str().unwrap()]).ends(0);
     let mut event = stream.next();
     if event.is_none() {
-        // A stream ends if the database cannot be read for a moment, and its client reconnects.
+        // A stream ends if the database cannot be read, and its client reconnects.
         stream = Stream::open(&served, "/api/v1/events", &cookie, Some(last));
         event = stream.next();
     }
