@@ -32,7 +32,7 @@ use runner_engine::publish::{
 use serde_json::Value;
 
 use super::corpus::oscillation::FileHistory;
-use super::corpus::{Changes, Corpus, FOLDER as CORPUS, SUBPATHS};
+use super::corpus::{Changes, Corpus, FOLDER as CORPUS, NodeKind, SUBPATHS};
 use super::lock::{CommitLock, FOLDER, LockError};
 use crate::json::pretty;
 
@@ -44,8 +44,9 @@ const LONGEST: u64 = 64 * 1024 * 1024;
 /// Why a commit could not be made, finished or inspected.
 #[derive(Debug, thiserror::Error)]
 pub enum CommitError {
-    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. [`settle`] and [`is_pending`]
-    /// return this variant if a path is not allowed, or if a file or the commit lock cannot be used.
+    /// [`Commit::make`] recorded nothing, and the corpus is unchanged. [`targets`], [`settle`] and
+    /// [`is_pending`] return this variant if a path is not allowed, or if a file or the commit lock
+    /// cannot be used.
     #[error("nothing was committed: {0}")]
     Before(String),
     /// The commit is recorded but not finished, or its marker cannot be read. The next process that
@@ -93,12 +94,23 @@ impl Target {
     }
 }
 
-/// Returns a target for each changed file. A file that no longer has the content that `corpus` was
+/// Returns a target for each changed file. A node that no longer has the content that `corpus` was
 /// read from is then not replaced.
-pub fn targets(corpus: &Corpus, changes: Changes) -> Vec<Target> {
+///
+/// # Errors
+/// Returns an error if a file that `corpus` does not contain cannot be read.
+pub fn targets(root: &Path, corpus: &Corpus, changes: Changes) -> Result<Vec<Target>, CommitError> {
     let target = |(path, after): (String, _)| {
-        let before = corpus.at(&path).map(|node| node.digest);
-        Target { path, before, after }
+        let is_unread = || corpus.troubles.iter().any(|it| it.path == path);
+        let before = match corpus.at(&path) {
+            Some(node) => Some(node.digest),
+            // An import also restores other files than nodes, and nodes that could not be read.
+            None if NodeKind::of(&path).is_none() || is_unread() => {
+                live(root, &path)?.as_deref().map(Digest::of)
+            }
+            None => None,
+        };
+        Ok(Target { path, before, after })
     };
     changes.into_iter().map(target).collect()
 }

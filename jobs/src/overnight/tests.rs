@@ -441,7 +441,7 @@ fn file_edited_after_reading_is_kept() {
         started_at: String::new(),
         record: json!(null),
     };
-    let error = commit.make(targets(&corpus, changes)).unwrap_err();
+    let error = commit.make(targets(folder.path(), &corpus, changes).unwrap()).unwrap_err();
     assert!(error.to_string().contains("learnings/a.md was changed"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "the user's text");
 }

@@ -183,7 +183,7 @@ impl CorpusFolder<'_> {
         commit::settle(&self.root).map_err(not_committed)?;
         let corpus = read(&self.root.join(FOLDER)).map_err(unreadable)?;
         let (report, changes) = step(&corpus)?;
-        let targets = commit::targets(&corpus, changes);
+        let targets = commit::targets(&self.root, &corpus, changes).map_err(not_committed)?;
         let kept =
             self.root.join(NIGHT).join("removed").join(now.strftime("%Y%m%dT%H%M%SZ").to_string());
         commit::keep_removed(&self.root, &kept, &targets).map_err(not_committed)?;

@@ -104,6 +104,10 @@ fn foreign(fixture: &Fixture) {
         .write(".agents/overnight/COMMIT-MARKER.3", "{\"state\":\"READY\",\"iteration_id\":\"i\"}");
     fixture.write(".agents/overnight/prev.3/learnings/kept.md", "# whole\n");
     fixture.write(".agents/overnight/staging/3/.agents/patterns/p.md", "# p\n");
+    // Files that are not nodes are part of a commit too.
+    fixture.write(".agents/overnight/prev.3/rpi/next-work.jsonl", "{\"id\":\"old\"}\n");
+    fixture.write(".agents/rpi/next-work.jsonl", "{\"id\":\"half\"}\n");
+    fixture.write(".agents/learnings/new.txt", "new\n");
 }
 
 #[test]
@@ -113,7 +117,7 @@ fn data_of_another_program_is_imported() {
     let before = fixture.tree(".agents");
     let shown = fixture.run(&["overnight", "import"]).ends(0);
     assert_eq!(fixture.tree(".agents"), before, "the preview changed files");
-    for line in ["rolled back, 2 files", "1 new, 1 already known", "line 5", "line 6", "--apply"] {
+    for line in ["rolled back, 4 files", "1 new, 1 already known", "line 5", "line 6", "--apply"] {
         assert!(shown.out.contains(line), "{line}: {}", shown.out);
     }
     assert!(shown.out.contains("no such setting: .agents/ao/config.yaml: dream.scheduler_mode"));
@@ -123,6 +127,8 @@ fn data_of_another_program_is_imported() {
     fixture.run(&["overnight", "import", "--apply"]).ends(0);
     assert_eq!(fixture.read(".agents/learnings/kept.md"), "# whole\n");
     assert!(!fixture.path(".agents/learnings/new.md").exists());
+    assert!(!fixture.path(".agents/learnings/new.txt").exists());
+    assert_eq!(fixture.read(".agents/rpi/next-work.jsonl"), "{\"id\":\"old\"}\n");
     assert!(!fixture.path(".agents/overnight/COMMIT-MARKER.3").exists());
     let finding = fixture.read(".agents/findings/f-1.md");
     assert!(finding.contains("# Locks are held too long") && finding.contains("ttl_days: 30"));
