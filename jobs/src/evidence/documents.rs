@@ -1,11 +1,11 @@
 //! Determines which files of a project are documents: notes, plans, lists, proposals and
 //! documentation. A commit that changes only documents proves nothing about a note.
 //!
-//! Files with a common document extension are documents. Other files, such as
-//! figures and proposal metadata, are documents because of their location: all files below a folder
-//! of notes, or below a folder that contains mostly documents. `added` recognizes other commits of
-//! documents by their text. The instructions of an
-//! agent skill are not documents, because agents execute them. This module uses paths only.
+//! Files with a common document extension are documents. Other files, such as figures and proposal
+//! metadata, are documents because of their location: every file below a folder of notes, or below
+//! a folder with mostly documents. `added` recognizes the remaining commits of documents by their
+//! text. The instructions of an agent skill are not documents, because agents execute them. This
+//! module uses paths only.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
