@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 use jiff::Timestamp;
 use runner_engine::digest::Digest;
 use runner_engine::store::{NewOccurrence, Origin, Project, RunFilter, Store};
-use runner_jobs::AgentFolders;
 use runner_jobs::sessions::sources::{Source, SourcePlaces, is_named, wanted_sources};
 use runner_jobs::sessions::{SessionsSpec, due};
 
@@ -49,7 +48,7 @@ fn of_job(
 ) -> Result<(), Failure> {
     let now = home.wall()?;
     let agents = env::agent_folders();
-    let waiting = due(places(&project.path, &agents, spec), spec, now);
+    let waiting = due(SourcePlaces::of(&project.path, &agents, spec), spec, now);
     if waiting.is_empty() {
         return Ok(());
     }
@@ -74,15 +73,6 @@ fn of_job(
     Ok(())
 }
 
-/// Returns the locations of a project's transcripts.
-fn places<'a>(
-    root: &'a Path,
-    agents: &'a AgentFolders,
-    spec: &'a SessionsSpec,
-) -> SourcePlaces<'a> {
-    SourcePlaces { root, agents, folders: &spec.transcripts, steps: &spec.steps }
-}
-
 /// Starts the analysis of a session that has ended, if its project has a job for it. The agent's
 /// program waits only briefly for its hook, so the analysis is a process that outlives this one.
 ///
@@ -98,7 +88,7 @@ pub fn analyze_ended(home: &Env, root: &Path, session: &str) -> Result<(), Failu
     let now = home.wall()?;
     // A session without a prompt has no transcript.
     let known = jobs.values().any(|spec| {
-        let places = places(root, &agents, spec);
+        let places = SourcePlaces::of(root, &agents, spec);
         !wanted_sources(places, now, &|source| is_named(&source.id, session)).is_empty()
     });
     if !known {

@@ -296,7 +296,7 @@ pub fn settle_after(
                 mark(home, store, run)?;
                 Ok(retry)
             }
-            Recovered::Alone | Recovered::Queued | Recovered::Start(_) => {
+            Recovered::Alone | Recovered::Start(_) => {
                 show::complain(&format!(
                     "the process of run {run} ended with {status} and the run cannot be settled yet; \
                      `runner tick` tries again"

@@ -215,17 +215,19 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
 /// Returns the agent's state folder, or `None` if neither the configuration nor the environment
 /// determines it.
 pub(crate) fn home(plan: &AgentPlan) -> Option<PathBuf> {
-    if let Some(state) = &plan.state {
-        return Some(state.clone());
-    }
-    let (variable, below) = match plan.kind {
+    plan.state.clone().or_else(|| usual_home(plan.kind, &plan.env))
+}
+
+/// Returns the folder that the program of an agent of this kind uses in an environment: the
+/// absolute path in its variable, or else the usual folder in the home folder.
+pub fn usual_home(kind: &str, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let (variable, usual) = match kind {
         "claude" => ("CLAUDE_CONFIG_DIR", ".claude"),
         _ => ("CODEX_HOME", ".codex"),
     };
-    match plan.env.get(variable) {
-        Some(path) => Some(path.into()),
-        None => Some(Path::new(plan.env.get("HOME")?).join(below)),
-    }
+    let set = |name: &str| env.get(name).map(Path::new).filter(|path| path.is_absolute());
+    let named = set(variable).map(Path::to_owned);
+    named.or_else(|| Some(set("HOME")?.join(usual)))
 }
 
 fn text(value: &Value) -> bool {

@@ -142,12 +142,10 @@ impl<'a> Driver<'a> {
 /// The action that recovery took for one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovered {
-    /// The run needs no recovery, or cannot be recovered yet.
+    /// The run needs no recovery, waits in the queue, or cannot be recovered yet.
     Alone,
     /// The run has not started, and the caller must start it now.
     Start(RunId),
-    /// The run has not started, and waits in the queue.
-    Queued,
     /// The run was settled.
     Settled {
         outcome: Outcome,
@@ -384,14 +382,13 @@ fn never_began(
     }
     // A delivered result is applied regardless of who requested the run.
     let applies = store.fleet_note(&run.id, FleetNote::Applies)?.is_some();
-    if run.manual() && run.night.is_some() && !applies {
-        // The dead process requested all runs of its night at once, so they may not all start now.
-        return Ok(match store.requeue(&run.id, now)? {
-            true => Recovered::Queued,
-            false => Recovered::Alone,
-        });
-    }
     if run.manual() && !applies {
+        if run.night.is_some() {
+            // The dead process requested all runs of its night at once, so they may not all start
+            // now.
+            store.requeue(&run.id, now)?;
+            return Ok(Recovered::Alone);
+        }
         let why = "the command that requested the run ended before the run began".to_owned();
         let outcome = Outcome::Lost { why };
         if !store.decline(&run.id, &outcome, now)? {

@@ -73,7 +73,7 @@ pub fn tick(store: &mut Store, driver: &Driver<'_>, now: ClockReading) -> Result
             recovered => recovered?,
         };
         match recovered {
-            Recovered::Alone | Recovered::Queued => {}
+            Recovered::Alone => {}
             Recovered::Start(run) => tick.start.push(run),
             Recovered::Settled { outcome, retry } => {
                 tick.settled.push((run.id.clone(), outcome.as_str().to_owned()));

@@ -1,7 +1,9 @@
 //! The folders in which the agents' programs keep their transcripts and settings.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+
+use runner_backends::credentials::usual_home;
 
 /// The variables that determine the folders.
 pub const VARIABLES: [&str; 3] = ["HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"];
@@ -14,18 +16,9 @@ pub struct AgentFolders {
 }
 
 impl AgentFolders {
-    /// Returns the folders that the agents' programs use in an environment: the folder that the
-    /// program's variable names, or else the usual one in the home folder.
+    /// Returns the folders that the agents' programs use in an environment.
     pub fn of(env: &BTreeMap<String, String>) -> Self {
-        let folder = |variable: &str, usual: &str| {
-            let set = |name: &str| env.get(name).filter(|value| Path::new(value).is_absolute());
-            let named = set(variable).map(PathBuf::from);
-            named.or_else(|| Some(Path::new(set("HOME")?).join(usual)))
-        };
-        Self {
-            claude: folder("CLAUDE_CONFIG_DIR", ".claude"),
-            codex: folder("CODEX_HOME", ".codex"),
-        }
+        Self { claude: usual_home("claude", env), codex: usual_home("codex", env) }
     }
 }
 

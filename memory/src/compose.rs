@@ -173,10 +173,9 @@ impl Reader<'_> {
         found: usize,
     ) -> Result<RecallParts> {
         let query = query.replace('`', "'").split_whitespace().collect::<Vec<_>>().join(" ");
-        let noun = if found == 1 { "node" } else { "nodes" };
         let summary = match nodes.is_empty() {
             true => "No matching nodes found.\n".to_owned(),
-            false => format!("Found {found} {noun}:\n\n"),
+            false => format!("Found {}:\n\n", runner_text::counted(found, "node")),
         };
         let short = self.short_ids(nodes.iter().map(|node| &node.id))?;
         let more = match found > nodes.len() && !nodes.is_empty() {

@@ -1,11 +1,11 @@
 //! Ranks nodes by their relevance to a string, by fusing three BM25 scores: those of the node, of
 //! its neighbours in its original session, and of that session.
 //!
-//! The running time is limited: a prompt considers only the newest `COMMON` nodes in scope that
-//! contain a word, among the newest `SCANNED` nodes of all projects that contain it. If a word
-//! occurs in more nodes, a search also ranks the newest `WINDOW` nodes. At most [`DEPTH`] candidates
-//! of each kind and as many neighbours are scored. The fusion uses scores instead of ranks, because
-//! ranks give worse results.
+//! The running time is limited. For each word, a prompt considers the newest `COMMON` nodes in
+//! scope, and looks for them among the newest `SCANNED` nodes in all projects. If a word occurs in
+//! more nodes, a search also ranks the newest `WINDOW` nodes. Each kind of score is computed for at
+//! most [`DEPTH`] candidates and as many neighbours. The fusion uses scores instead of ranks,
+//! because ranks give worse results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -384,36 +384,39 @@ mod tests {
     use crate::node::NewNode;
     use crate::store::{Access, Memory};
 
-    /// Adds a node for each project and content. Returns the ids.
-    fn add_all(memory: &mut Memory, nodes: &[(&str, String)]) -> Vec<String> {
-        let add = |change: &mut crate::store::Change<'_>| {
-            let node = |(project, content): &(&str, String)| NewNode {
-                content: content.clone(),
-                project: Some((*project).to_owned()),
-                ..NewNode::default()
-            };
-            nodes.iter().map(|one| change.add(&node(one))).collect::<Result<Vec<String>>>()
-        };
-        memory.change("add", "2026-11-01T00:00:00Z".parse().unwrap(), add).unwrap()
-    }
-
-    #[test]
-    fn common_words_find_the_best_nodes() {
+    /// Creates a store with these nodes. Returns it with its folder and the ids.
+    fn store_of(nodes: impl Iterator<Item = NewNode>) -> (tempfile::TempDir, Memory, Vec<String>) {
         let folder = tempfile::tempdir().unwrap();
         let now = "2026-11-01T00:00:00Z".parse().unwrap();
         let mut memory =
             Memory::open(&folder.path().join("store.db"), Access::Prompt, now).unwrap();
-        let mut nodes = vec![
-            ("p", "Deploy release".to_owned()),
-            ("q", "Our deploy needs a long release note".to_owned()),
-        ];
-        let other = |word: &str, number: usize| {
-            let text = format!("Number {number} names {word} in many other words of a long note");
-            ("p", text)
+        let add = |change: &mut crate::store::Change<'_>| {
+            nodes.map(|node| change.add(&node)).collect::<Result<Vec<String>>>()
         };
-        nodes.extend((0..2 * COMMON).map(|number| other("deploy", number)));
-        nodes.extend((0..2 * COMMON).map(|number| other("release", number)));
-        let ids = add_all(&mut memory, &nodes);
+        let ids = memory.change("add", now, add).unwrap();
+        (folder, memory, ids)
+    }
+
+    fn node(project: &str, content: &str) -> NewNode {
+        NewNode {
+            content: content.to_owned(),
+            project: Some(project.to_owned()),
+            ..NewNode::default()
+        }
+    }
+
+    #[test]
+    fn common_words_find_the_best_nodes() {
+        let best = [node("p", "Deploy release"), node("q", "Our deploy needs a long release note")];
+        let others = ["deploy", "release"].into_iter().flat_map(|word| {
+            (0..2 * COMMON).map(move |number| {
+                node(
+                    "p",
+                    &format!("Number {number} names {word} in many other words of a long note"),
+                )
+            })
+        });
+        let (_folder, memory, ids) = store_of(best.into_iter().chain(others));
         let first = |project: &str, text: &str| {
             let scope = Scope::Project(project.to_owned());
             let hits = search(memory.reader(), text, &scope, 20).unwrap();
@@ -438,10 +441,6 @@ mod tests {
 
     #[test]
     fn neighbours_are_found_but_not_injected() {
-        let folder = tempfile::tempdir().unwrap();
-        let now = "2026-11-01T00:00:00Z".parse().unwrap();
-        let mut memory =
-            Memory::open(&folder.path().join("store.db"), Access::Prompt, now).unwrap();
         let texts = [
             ("s", "Too far away to be a neighbour"),
             ("s", "Compare the figures first"),
@@ -450,16 +449,11 @@ mod tests {
             ("s", "Then the second step follows"),
             ("other", "A note of another session"),
         ];
-        let add = |change: &mut crate::store::Change<'_>| {
-            let node = |(session, content): &(&str, &str)| NewNode {
-                content: (*content).to_owned(),
-                project: Some("p".to_owned()),
-                session: Some((*session).to_owned()),
-                ..NewNode::default()
-            };
-            texts.iter().map(|one| change.add(&node(one))).collect::<Result<Vec<String>>>()
-        };
-        let ids = memory.change("add", now, add).unwrap();
+        let nodes = texts.into_iter().map(|(session, content)| NewNode {
+            session: Some(session.to_owned()),
+            ..node("p", content)
+        });
+        let (_folder, memory, ids) = store_of(nodes);
         let found = |scope: &str, limit| {
             let scope = Scope::Project(scope.to_owned());
             search(memory.reader(), "do refresh tokens rotate at login?", &scope, limit).unwrap()

@@ -83,9 +83,10 @@ fn is_in_repository(folder: &Path) -> bool {
 /// Returns the commands that make `folder` a project, which must be in a git repository.
 pub fn init_command(folder: &Path) -> String {
     let is_current = fs::canonicalize(".").ok() == fs::canonicalize(folder).ok();
-    let (init, run) = match shell_word(folder.display()) {
-        _ if is_current => ("git init".to_owned(), "runner init".to_owned()),
-        there => (format!("git init {there}"), format!("runner -C {there} init")),
+    let there = shell_word(folder.display());
+    let (init, run) = match is_current {
+        true => ("git init".to_owned(), "runner init".to_owned()),
+        false => (format!("git init {there}"), format!("runner -C {there} init")),
     };
     match is_in_repository(folder) {
         true => run,

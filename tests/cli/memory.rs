@@ -85,6 +85,12 @@ fn call(fixture: &Fixture, args: &[&str], input: &[u8]) -> CommandOutput {
 }
 
 /// Returns the project's nodes.
+/// Adds a node. Returns its id.
+pub fn add(fixture: &Fixture, args: &[&str]) -> String {
+    let added = fixture.run(&[&["memory", "add", "--json"], args].concat()).ends(0);
+    added.json()["id"].as_str().unwrap().to_owned()
+}
+
 fn nodes(fixture: &Fixture) -> Vec<Value> {
     let output = fixture.run(&["memory", "list", "--json"]).ends(0);
     output.json()["nodes"].as_array().unwrap().clone()
@@ -262,11 +268,7 @@ fn hooks_always_print_valid_json() {
 fn every_change_can_be_undone() {
     let fixture = Fixture::with("");
     let export = || fixture.run(&["memory", "export"]).ends(0).out;
-    let add = |text: &str| {
-        let output =
-            fixture.run(&["memory", "add", "--json", "--tag", "tier:working", text]).ends(0);
-        output.json()["id"].as_str().unwrap().to_owned()
-    };
+    let add = |text: &str| add(&fixture, &["--tag", "tier:working", text]);
     let (a, b) = (add("cheese"), add("two"));
     fixture.run(&["memory", "link", &a, &b]).ends(0);
     let changes: [&[&str]; 9] = [
@@ -395,10 +397,7 @@ fn relevant_nodes_are_injected_once() {
 #[test]
 fn shortened_nodes_are_injected_once() {
     let fixture = Fixture::with("");
-    let add = |args: &[&str]| {
-        let added = fixture.run(&[&["memory", "add", "--json"], args].concat()).ends(0);
-        added.json()["id"].as_str().unwrap().to_owned()
-    };
+    let add = |args: &[&str]| add(&fixture, args);
     let long = format!("Refresh tokens rotate on every login. {}", "And so on. ".repeat(300));
     let id = add(&[&long]);
     let body = "The reason is in the runbook of the platform team.";

@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use crate::fixture::Fixture;
-use crate::memory::Session;
+use crate::memory::{Session, add};
 
 #[test]
 fn other_programs_stores_are_never_changed() {
@@ -39,10 +39,7 @@ fn other_programs_stores_are_never_changed() {
 #[test]
 fn exports_are_imported_byte_for_byte() {
     let fixture = Fixture::with("");
-    let add = |args: &[&str]| {
-        let output = fixture.run(&[&["memory", "add", "--json"], args].concat()).ends(0);
-        output.json()["id"].as_str().unwrap().to_owned()
-    };
+    let add = |args: &[&str]| add(&fixture, args);
     let (a, b) = (add(&["--tag", "tier:pinned", "ä \"one\"\nand more"]), add(&["--global", "two"]));
     fixture.run(&["memory", "link", &a, &b, "--type", "depends_on"]).ends(0);
     fixture.run(&["memory", "supersede", &b, &a]).ends(0);

@@ -90,7 +90,7 @@ impl Store {
         })
     }
 
-    /// Returns whether an occurrence belongs to a night that the user started, whose runs ignore
+    /// Returns whether the user requested an occurrence or started its night. Such runs ignore
     /// pauses.
     pub fn in_manual_night(&self, occurrence: &OccurrenceId) -> Result<bool> {
         let sql = format!("SELECT 1 FROM occurrences o WHERE o.id = ?1 AND {MANUAL}");

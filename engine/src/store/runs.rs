@@ -358,12 +358,11 @@ impl Store {
         self.write(|tx| Ok(tx.change(sql, params![run, to_json(starter)])? == 1))
     }
 
-    /// Returns a requested run to the queue. Returns `false` and changes nothing if the run is no
-    /// longer requested.
-    pub fn requeue(&mut self, run: &RunId, now: Timestamp) -> Result<bool> {
+    /// Returns a requested run to the queue. Changes nothing if the run is no longer requested.
+    pub fn requeue(&mut self, run: &RunId, now: Timestamp) -> Result<()> {
         let sql = "UPDATE runs SET state = 'queued', ready_at = ?2, starter = NULL, owner = NULL,
                      deadline = NULL WHERE id = ?1 AND state = 'requested'";
-        self.write(|tx| Ok(tx.change(sql, params![run, millis(now)])? == 1))
+        self.write(|tx| tx.change(sql, params![run, millis(now)]).map(drop))
     }
 
     /// Records the process spawned for a requested run and the time by which the run must be

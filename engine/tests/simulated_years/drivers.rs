@@ -177,7 +177,7 @@ impl Year {
                 last_tick: None,
             };
             match recover(&mut self.store, &driver, &run, reading).unwrap() {
-                Recovered::Alone | Recovered::Queued => {}
+                Recovered::Alone => {}
                 Recovered::Start(run) => start.push(run),
                 Recovered::Settled { retry, .. } => start.extend(retry),
             }

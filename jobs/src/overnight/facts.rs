@@ -1,7 +1,7 @@
 //! Reads the facts that a night needs from git, and from the notes, citations and transcripts of
 //! sessions, within size limits. This module must never write a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -157,11 +157,12 @@ impl Facts {
                 }
             }
             let mut left = SESSION_BYTES;
+            let mut rows = HashSet::new();
             for path in transcripts(root, agents) {
                 let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
                 let read = open_no_link(&path).and_then(|file| {
                     let size = file.metadata()?.len();
-                    uses.add_session(&name, BufReader::new(file.take(left)))?;
+                    uses.add_session(&name, BufReader::new(file.take(left)), &mut rows)?;
                     Ok(size)
                 });
                 match read {
@@ -265,8 +266,8 @@ fn names(root: &Path, git: &Git) -> Vec<String> {
     // A worktree's own folder may have any name.
     let main = git.path(&["--git-common-dir"]).ok();
     let main = main.map(|folder| last(folder.to_string_lossy().trim_end_matches("/.git")));
-    let own = last(&root.to_string_lossy());
-    std::iter::once(own).chain(main).chain(urls).collect()
+    let own = root.file_name().map(|name| name.to_string_lossy().to_lowercase());
+    own.into_iter().chain(main).chain(urls).collect()
 }
 
 /// Returns at most [`SESSIONS`] transcripts of the project's sessions, newest first: those inside

@@ -1,5 +1,6 @@
 //! Tests that fitness reflects actual use: manipulations lower it, and repairs do not.
 
+use std::collections::HashSet;
 use std::io::Write as _;
 
 use jiff::civil::date;
@@ -342,7 +343,7 @@ fn repairs_do_not_lower_the_fitness() {
 #[test]
 fn uses_are_read_from_citations_and_sessions() {
     let corpus = whole();
-    let mut uses = Uses::default();
+    let (mut uses, mut rows) = (Uses::default(), HashSet::new());
     let odd = uses.add_citations(concat!(
         "{\"artifact_path\":\"/p/.agents/learnings/retry-jitter.md\",\"session_id\":\"s1\",\"cited_at\":\"2026-11-01T00:00:00Z\",\"citation_type\":\"retrieved\"}\n",
         "{\"artifact_path\":\".agents/learnings/retry-jitter.md\",\"session_id\":\"s2\",\"cited_at\":\"2026-11-01T00:00:00Z\",\"citation_type\":\"applied\",\"query\":\"a slow server\"}\n",
@@ -355,7 +356,7 @@ fn uses_are_read_from_citations_and_sessions() {
         "{\"uuid\":\"u1\",\"type\":\"user\",\"timestamp\":\"2026-11-03T08:00:00Z\",\"message\":{\"role\":\"user\",\"content\":\"tests collide\"}}\n",
         "{\"uuid\":\"u2\",\"type\":\"assistant\",\"timestamp\":\"2026-11-03T08:00:01Z\",\"message\":{\"role\":\"assistant\",\"content\":[{\"type\":\"tool_use\",\"id\":\"1\",\"name\":\"Read\",\"input\":{\"file_path\":\"/p/.agents/learnings/port-zero.md\"}},{\"type\":\"tool_use\",\"id\":\"2\",\"name\":\"Write\",\"input\":{\"file_path\":\"/p/.agents/learnings/own-words.md\"}}]}}\n",
     );
-    uses.add_session("s3", session.as_bytes()).unwrap();
+    uses.add_session("s3", session.as_bytes(), &mut rows).unwrap();
     let last = uses.events.last().unwrap();
     assert_eq!(uses.events.len(), 3, "writing a node is not a use: {:?}", uses.events);
     assert_eq!((last.name.as_str(), last.question.as_str()), ("port-zero", "tests collide"));
@@ -363,9 +364,9 @@ fn uses_are_read_from_citations_and_sessions() {
     // A fork keeps the ids of the rows that it copies. Its next answer is its own.
     let answer = "{\"uuid\":\"u3\",\"type\":\"assistant\",\"timestamp\":\"2026-11-04T08:00:00Z\",\"message\":{\"role\":\"assistant\",\"content\":\".agents/learnings/port-zero.md helped\"}}\n";
     let count = |uses: &Uses| uses.events.iter().filter(|it| it.name == "port-zero").count();
-    uses.add_session("s4", session.as_bytes()).unwrap();
+    uses.add_session("s4", session.as_bytes(), &mut rows).unwrap();
     assert_eq!(count(&uses), 1);
-    uses.add_session("s5", format!("{session}{answer}").as_bytes()).unwrap();
+    uses.add_session("s5", format!("{session}{answer}").as_bytes(), &mut rows).unwrap();
     assert_eq!((count(&uses), uses.events[3].question.as_str()), (2, "tests collide"));
     uses.events.pop();
     assert_eq!(uses.by_node(&corpus).len(), 3);

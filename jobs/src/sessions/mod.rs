@@ -139,12 +139,7 @@ fn is_idle(source: &Source, spec: &SessionsSpec, now: Timestamp) -> bool {
 
 /// Returns the places where a run searches for the project's transcripts.
 fn places<'a>(ctx: &'a Context<'_>, spec: &'a SessionsSpec) -> SourcePlaces<'a> {
-    SourcePlaces {
-        root: ctx.files.root(),
-        agents: ctx.files.agents(),
-        folders: &spec.transcripts,
-        steps: &spec.steps,
-    }
+    SourcePlaces::of(ctx.files.root(), ctx.files.agents(), spec)
 }
 
 /// Analyzes the project's idle sessions or the session that the settings name, or applies the

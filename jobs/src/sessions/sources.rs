@@ -15,6 +15,7 @@ use runner_engine::digest::Digest;
 use runner_engine::files::open_host;
 use serde_json::Value;
 
+use super::SessionsSpec;
 use crate::AgentFolders;
 
 /// Number of bytes at the beginning of a transcript in which a row must name the session's folder.
@@ -61,6 +62,13 @@ pub struct SourcePlaces<'a> {
     pub folders: &'a [String],
     /// The file with the tool uses recorded by runner, relative to the root.
     pub steps: &'a str,
+}
+
+impl<'a> SourcePlaces<'a> {
+    /// Returns the places of a project's transcripts.
+    pub fn of(root: &'a Path, agents: &'a AgentFolders, spec: &'a SessionsSpec) -> Self {
+        Self { root, agents, folders: &spec.transcripts, steps: &spec.steps }
+    }
 }
 
 /// The proof that a transcript belongs to the project.

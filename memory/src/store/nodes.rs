@@ -247,14 +247,15 @@ impl Change<'_> {
         if content.as_deref().is_some_and(str::is_empty) {
             return Err(MemoryError::Invalid("the content of a node must not be empty".to_owned()));
         }
-        let known: Option<String> = self.one("SELECT metadata FROM nodes WHERE id = ?1", [&id])?;
-        let known = known.and_then(|text| serde_json::from_str(&text).ok());
-        let mut known: serde_json::Map<String, serde_json::Value> = known.unwrap_or_default();
+        let origin = match &edit.metadata {
+            Some(_) => self.reader().nodes(std::slice::from_ref(&id))?.remove(0).meta("origin"),
+            None => None,
+        };
         let metadata = edit.metadata.as_deref().map(|text| {
             match serde_json::from_str::<serde_json::Map<String, serde_json::Value>>(text) {
                 Ok(mut fields) => {
-                    if let (Some(origin), None) = (known.remove("origin"), fields.get("origin")) {
-                        fields.insert("origin".to_owned(), origin);
+                    if let Some(origin) = &origin {
+                        fields.entry("origin").or_insert_with(|| origin.as_str().into());
                     }
                     Ok(Redacted::json(&fields).map(Redacted::into_string))
                 }

@@ -188,7 +188,7 @@ fn findings(
             "{} failed; the reason is in the .reason.txt file next to each",
             counted(it.queue.failed, "job file")
         );
-        let hint = format!("cat {}/failed/*.reason.txt", shell_line([&it.worker.path]));
+        let hint = format!("cat {}/failed/*.reason.txt", shell_word(&it.worker.path));
         add("note", what, hint);
     }
     if !it.bridge.supported {

@@ -99,8 +99,10 @@ impl EnqueueArgs {
 
 /// Returns the file's canonical path. The file must exist, and the path must be UTF-8.
 fn named(home: &Env, path: &Path) -> Result<String, Failure> {
-    let whole = std::fs::canonicalize(home.here.join(path))
-        .map_err(|error| Failure::data(format!("--source {}: {error}", path.display())))?;
+    let whole = std::fs::canonicalize(home.here.join(path)).map_err(|error| {
+        Failure::data(format!("--source {}: {error}", path.display()))
+            .hint("name a file that exists: runner curator enqueue --kind KIND --source PATH")
+    })?;
     whole.to_str().map(str::to_owned).ok_or_else(|| {
         Failure::data(format!("--source {}: the path must be UTF-8", whole.display()))
     })

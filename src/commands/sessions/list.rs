@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use runner_engine::outcome::Exit;
-use runner_jobs::sessions::sources::sources;
+use runner_jobs::sessions::sources::{SourcePlaces, sources};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -54,7 +54,7 @@ pub(super) fn run(cli: &Cli<'_>, project: &LoadedProject) -> Result<Exit, Failur
     let (spec, _) = super::settings(project);
     let agents = env::agent_folders();
     let folder = super::load(cli, project, &spec);
-    let places = super::places(project, &spec, &agents);
+    let places = SourcePlaces::of(&project.root, &agents, &spec);
     let listed = sources(places, cli.env.wall()?).into_iter().map(|source| {
         let record = folder.records.get(&source.id);
         let state = match record {

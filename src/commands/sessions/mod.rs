@@ -9,9 +9,8 @@ mod show;
 
 use clap::builder::NonEmptyStringValueParser;
 use runner_engine::outcome::{Exit, Outcome, SkipReason};
-use runner_jobs::sessions::sources::SourcePlaces;
+use runner_jobs::Kind as _;
 use runner_jobs::sessions::{Digests, KIND, SessionFolder, SessionsSpec, resume_packet};
-use runner_jobs::{AgentFolders, Kind as _};
 use serde::Serialize;
 
 use super::run::{self, ManualRun};
@@ -143,15 +142,6 @@ fn work(
         Some(Outcome::Skipped { reason: SkipReason::Busy, .. }) => Exit::TryLater,
         _ => exit,
     })
-}
-
-/// Returns the locations of the project's transcripts.
-fn places<'a>(
-    project: &'a LoadedProject,
-    spec: &'a SessionsSpec,
-    agents: &'a AgentFolders,
-) -> SourcePlaces<'a> {
-    SourcePlaces { root: &project.root, agents, folders: &spec.transcripts, steps: &spec.steps }
 }
 
 /// The resume packet, printed as the next session gets it.

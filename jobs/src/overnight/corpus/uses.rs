@@ -56,8 +56,6 @@ pub struct Uses {
     pub commits: BTreeMap<String, Vec<String>>,
     /// The names of removed nodes, each with the name of the node that had the same bytes.
     pub merged: BTreeMap<String, String>,
-    /// Digests of the ids of the sessions' rows. A fork of a session contains copies of its rows.
-    pub rows: HashSet<u64>,
 }
 
 /// The node to which uses are attributed: a node in the corpus, or the name of a missing node.
@@ -186,11 +184,17 @@ impl Uses {
     }
 
     /// Adds the nodes that a session opened or cited, with the task that it worked on. Rows that
-    /// also belong to a session that was added earlier count only for that session.
+    /// also belong to a session that was added earlier count only for that session: `known` collects
+    /// the digests of the rows' ids, which a fork's copies share.
     ///
     /// # Errors
     /// Returns an error if the reader fails.
-    pub fn add_session(&mut self, by: &str, reader: impl BufRead) -> std::io::Result<()> {
+    pub fn add_session(
+        &mut self,
+        by: &str,
+        reader: impl BufRead,
+        known: &mut HashSet<u64>,
+    ) -> std::io::Result<()> {
         let mut task = String::new();
         let mut seen = BTreeSet::new();
         let mut last = None;
@@ -198,7 +202,7 @@ impl Uses {
         for event in Transcript::new(reader, LineGap::default()) {
             let SessionEvent { at, sidechain, row, what, .. } = event?;
             last = at.or(last);
-            let is_copy = row.is_some_and(|row| self.rows.contains(&row));
+            let is_copy = row.is_some_and(|row| known.contains(&row));
             own.extend(row);
             let text = match &what {
                 SessionEventKind::Prompt(text) if !sidechain && !text.starts_with('<') => {
@@ -218,7 +222,7 @@ impl Uses {
                 }
             }
         }
-        self.rows.extend(own);
+        known.extend(own);
         Ok(())
     }
 

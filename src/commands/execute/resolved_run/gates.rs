@@ -108,14 +108,15 @@ impl ResolvedRun<'_> {
                 gates(job, self.row, store, self.home.wall()?)?
             }
         };
+        let paused_until = match kind.is_exempt() {
+            true => None,
+            false => store.job_by_id(self.row.job)?.paused_until,
+        };
         // The user also asked for the jobs that follow the jobs of a manual night.
-        let follows = !self.row.manual() && store.in_manual_night(&self.row.occurrence)?;
+        let ignored = paused_until.is_some() && store.in_manual_night(&self.row.occurrence)?;
         Ok(AdmissionFacts {
             manual: self.row.manual(),
-            paused_until: match kind.is_exempt() || follows {
-                true => None,
-                false => store.job_by_id(self.row.job)?.paused_until,
-            },
+            paused_until: paused_until.filter(|_| !ignored),
             dirty,
             streak,
             limited,
