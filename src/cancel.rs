@@ -13,8 +13,8 @@ use crate::env::Env;
 use crate::spawn;
 use crate::ui::Failure;
 
-/// Cancels a run's occurrence, regardless of which process started the run. Returns a
-/// message about the action for the user.
+/// Cancels a run's occurrence, regardless of which process started the run. Returns a message for
+/// the user about what was done.
 pub fn cancel(home: &Env, store: &mut Store, run: &RunId, why: &str) -> Result<String, Failure> {
     let job = store.run(run)?.job_name;
     match store.cancel(run, why, home.wall()?)? {

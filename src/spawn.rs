@@ -153,8 +153,9 @@ pub struct StartedRuns<'a> {
 
 /// Starts the runs that `next` returns, until no run is live and `next` returns neither a run nor
 /// `soon`. `next` is called again whenever a run ends, at least once a second while `soon` is set,
-/// and otherwise at least once a minute. After TERM or INT, it is not called again, and a manual
-/// run that the user waits for and that has not begun is cancelled. Returns the ids of all started runs.
+/// and otherwise at least once a minute. After TERM or INT, `next` is not called again, and if the
+/// user waits for the runs, a manual run that has not begun is cancelled. Returns the ids of all
+/// started runs.
 pub fn run_all<N>(
     home: &Env,
     store: &mut Store,

@@ -54,8 +54,8 @@ const KEYS: [(&str, &[&str]); 2] = [
     ("codex", &["CODEX_API_KEY", "OPENAI_API_KEY"]),
 ];
 
-/// Variables that an agent or API backend receives unless its configuration sets `env`. They contain
-/// locations and proxies rather than keys.
+/// Variables that an agent or API backend receives unless its configuration sets `env`. They
+/// contain locations and proxies rather than keys.
 const PLACES: [&str; 11] = [
     "ANTHROPIC_BASE_URL",
     "CLAUDE_CONFIG_DIR",
@@ -114,8 +114,8 @@ impl BackendSpec {
         }
     }
 
-    /// Returns the variables that the backend receives, if they are set, in addition to the ordinary
-    /// ones.
+    /// Returns the variables that the backend receives, if they are set, in addition to the
+    /// ordinary ones.
     pub fn variables<'s>(&'s self) -> impl Iterator<Item = &'s str> {
         let named = self.kind.env();
         let own = named.unwrap_or_default().iter().map(String::as_str);
@@ -125,14 +125,15 @@ impl BackendSpec {
     }
 
     /// Returns the values that must not be shown. These are the values of the backend's
-    /// [`variables`](Self::variables) and the values in its `env_file`, except locations and proxies.
+    /// [`variables`](Self::variables) and the values in its `env_file`, except locations and
+    /// proxies.
     ///
     /// # Errors
     /// Returns an error if the `env_file` cannot be used.
     pub fn secrets(&self, around: &BTreeMap<String, String>) -> Result<Vec<String>, BackendError> {
         let named = self.variables().filter(|name| !is_place(name));
         let mut secrets: Vec<String> = named.filter_map(|name| around.get(name).cloned()).collect();
-        if let Some(path) = self.variables_file(around) {
+        if let Some(path) = self.env_file(around) {
             let file = from_file(&path)?.into_iter();
             secrets.extend(file.filter_map(|(name, value)| (!is_place(&name)).then_some(value)));
         }
@@ -140,16 +141,15 @@ impl BackendSpec {
         Ok(secrets)
     }
 
-    /// Returns the path of the agent's login below its `state`, or `None` if it has no folder of
-    /// its own.
+    /// Returns the path of the login in the agent's `state` folder, or `None` if no `state` is set.
     pub fn own_login(&self, env: &BTreeMap<String, String>) -> Option<PathBuf> {
         let BackendKind::Agent(kind, agent, _) = &self.kind else { return None };
         let state = at_home(agent.state.as_deref()?, env);
         Some(state.join(login_file(kind.name())))
     }
 
-    /// Returns the path of the file with additional variables, which may contain keys.
-    pub fn variables_file(&self, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    /// Returns the path of the backend's `env_file`, which may contain keys.
+    pub fn env_file(&self, env: &BTreeMap<String, String>) -> Option<PathBuf> {
         self.kind.env_file().map(|path| at_home(path, env))
     }
 }
@@ -215,12 +215,12 @@ pub(crate) fn plausible(plan: &AgentPlan) -> Result<String, BackendError> {
 /// Returns the agent's state folder, or `None` if neither the configuration nor the environment
 /// determines it.
 pub(crate) fn home(plan: &AgentPlan) -> Option<PathBuf> {
-    plan.state.clone().or_else(|| usual_home(plan.kind, &plan.env))
+    plan.state.clone().or_else(|| home_in(plan.kind, &plan.env))
 }
 
-/// Returns the folder that the program of an agent of this kind uses in an environment: the
-/// absolute path in its variable, or else the usual folder in the home folder.
-pub fn usual_home(kind: &str, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+/// Returns the folder that an agent of this kind uses in an environment: the absolute path in the
+/// agent's variable, or else the agent's default folder in the home folder.
+pub fn home_in(kind: &str, env: &BTreeMap<String, String>) -> Option<PathBuf> {
     let (variable, usual) = match kind {
         "claude" => ("CLAUDE_CONFIG_DIR", ".claude"),
         _ => ("CODEX_HOME", ".codex"),

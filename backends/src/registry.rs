@@ -138,7 +138,7 @@ pub(crate) fn given(
     spec: &BackendSpec,
     around: &Surroundings<'_>,
 ) -> Result<(BTreeMap<String, String>, Vec<String>), BackendError> {
-    let from_file = match spec.variables_file(around.env) {
+    let from_file = match spec.env_file(around.env) {
         Some(path) => credentials::from_file(&path)?,
         None => BTreeMap::new(),
     };

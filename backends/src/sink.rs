@@ -1,7 +1,7 @@
 //! The sink to which a backend reports its progress.
 //!
-//! A run may still fail after its sink has received text. A report has no answer: a sink that
-//! meters usage stops a request only with the request's cancellation token.
+//! A run may still fail after its sink has received text. A sink cannot reply to a report: if it
+//! meters usage, it stops a request by cancelling the request's cancellation token.
 
 use jiff::Timestamp;
 

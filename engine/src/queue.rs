@@ -43,7 +43,7 @@ pub struct LiveRun {
     pub slots: u32,
     /// Number of the group's slots that the run occupies: 0 while it waits for its turn in a night
     /// that the user started, otherwise 1.
-    pub busy: u32,
+    pub occupied: u32,
 }
 
 /// The runs that leave the queue.
@@ -57,12 +57,12 @@ pub struct Choice {
 
 struct QueueGroup {
     slots: u32,
-    busy: u32,
+    occupied: u32,
 }
 
 impl Default for QueueGroup {
     fn default() -> Self {
-        Self { slots: u32::MAX, busy: 0 }
+        Self { slots: u32::MAX, occupied: 0 }
     }
 }
 
@@ -75,11 +75,12 @@ pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> 
     // applies, so no project exceeds another project's limit.
     let mut groups: BTreeMap<String, QueueGroup> = BTreeMap::new();
     let asked = waiting.iter().map(|one| (&one.group, one.slots, 0));
-    for (name, slots, busy) in asked.chain(live.iter().map(|one| (&one.group, one.slots, one.busy)))
+    for (name, slots, occupied) in
+        asked.chain(live.iter().map(|one| (&one.group, one.slots, one.occupied)))
     {
         let group = groups.entry(name.clone()).or_default();
         group.slots = group.slots.min(slots.max(1));
-        group.busy += busy;
+        group.occupied += occupied;
     }
     let mut choice = Choice::default();
     for one in waiting {
@@ -88,10 +89,10 @@ pub fn choose(mut waiting: Vec<QueuedRun>, live: &[LiveRun], now: Timestamp) -> 
             continue;
         }
         let group = groups.entry(one.group).or_default();
-        if jobs.contains(&one.job) || group.busy >= group.slots {
+        if jobs.contains(&one.job) || group.occupied >= group.slots {
             continue;
         }
-        group.busy += 1;
+        group.occupied += 1;
         jobs.insert(one.job);
         choice.start.push(one.run);
     }
@@ -135,11 +136,15 @@ mod tests {
             [2, 1, 3],
             "two runs of group a and one run of group b start"
         );
-        let busy = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2, busy: 1 };
-        assert_eq!(names(choose(all.to_vec(), std::slice::from_ref(&busy), at(10)).start), [2, 3]);
-        let busy = vec![busy; 2];
-        assert_eq!(names(choose(all.to_vec(), &busy, at(10)).start), [3]);
-        let idle: Vec<LiveRun> = busy.into_iter().map(|busy| LiveRun { busy: 0, ..busy }).collect();
+        let occupied = LiveRun { job: JobId(9), group: "a".to_owned(), slots: 2, occupied: 1 };
+        assert_eq!(
+            names(choose(all.to_vec(), std::slice::from_ref(&occupied), at(10)).start),
+            [2, 3]
+        );
+        let occupied = vec![occupied; 2];
+        assert_eq!(names(choose(all.to_vec(), &occupied, at(10)).start), [3]);
+        let idle: Vec<LiveRun> =
+            occupied.into_iter().map(|occupied| LiveRun { occupied: 0, ..occupied }).collect();
         assert_eq!(names(choose(all.to_vec(), &idle, at(10)).start), [2, 1, 3]);
     }
 
@@ -149,7 +154,7 @@ mod tests {
         all[0].slots = 100;
         all[1].slots = 1;
         assert_eq!(choose(all.clone(), &[], at(9)).start.len(), 1);
-        let narrow = LiveRun { job: JobId(7), group: "a".to_owned(), slots: 1, busy: 1 };
+        let narrow = LiveRun { job: JobId(7), group: "a".to_owned(), slots: 1, occupied: 1 };
         assert_eq!(choose(all, &[narrow], at(9)), Choice::default());
     }
 
@@ -157,7 +162,8 @@ mod tests {
     fn a_job_starts_one_run_at_a_time() {
         let all = vec![waiting(1, "a", 0, 2), waiting(1, "a", 0, 1)];
         assert_eq!(choose(all.clone(), &[], at(10)).start, [all[1].run.clone()]);
-        let live = [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1, busy: 1 }];
+        let live =
+            [LiveRun { job: JobId(1), group: "elsewhere".to_owned(), slots: 1, occupied: 1 }];
         assert_eq!(choose(all, &live, at(10)), Choice::default());
     }
 
@@ -165,9 +171,10 @@ mod tests {
     fn passed_start_deadline_expires_in_full_group() {
         let mut late = waiting(1, "a", 0, 1);
         late.start_by = Some(at(5));
-        let busy = vec![LiveRun { job: JobId(7), group: "a".to_owned(), slots: 2, busy: 1 }; 2];
-        assert_eq!(choose(vec![late.clone()], &busy, at(5)), Choice::default());
-        let choice = choose(vec![late.clone()], &busy, at(6));
+        let occupied =
+            vec![LiveRun { job: JobId(7), group: "a".to_owned(), slots: 2, occupied: 1 }; 2];
+        assert_eq!(choose(vec![late.clone()], &occupied, at(5)), Choice::default());
+        let choice = choose(vec![late.clone()], &occupied, at(6));
         assert_eq!(choice.expired, [(late.run, at(5))]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use runner_backends::credentials::usual_home;
+use runner_backends::credentials::home_in;
 
 /// The variables that determine the folders.
 pub const VARIABLES: [&str; 3] = ["HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"];
@@ -18,7 +18,7 @@ pub struct AgentFolders {
 impl AgentFolders {
     /// Returns the folders that the agents' programs use in an environment.
     pub fn of(env: &BTreeMap<String, String>) -> Self {
-        Self { claude: usual_home("claude", env), codex: usual_home("codex", env) }
+        Self { claude: home_in("claude", env), codex: home_in("codex", env) }
     }
 }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{MemoryError, Result};
 use crate::node::{NewNode, Node, NodeType, RECOMMENDED, token_estimate};
 use crate::query::{Expr, Selection, Superseded};
-use crate::store::{Change, Edge, Memory, View, separates_tags, valid_view_name};
+use crate::store::{Change, Edge, Memory, View, is_tag_separator, valid_view_name};
 
 /// A tag of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,7 +129,7 @@ fn is_time(text: &str) -> bool {
 /// Joins the parts of an imported tag that is not valid, so that it cannot be mistaken for other
 /// tags or lines.
 fn one_tag(tag: &str) -> String {
-    let parts = tag.split(separates_tags).filter(|part| !part.is_empty());
+    let parts = tag.split(is_tag_separator).filter(|part| !part.is_empty());
     parts.collect::<Vec<_>>().join("-")
 }
 

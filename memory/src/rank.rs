@@ -2,10 +2,10 @@
 //! its neighbours in its original session, and of that session.
 //!
 //! The running time is limited. For each word, a prompt considers the newest `COMMON` nodes in
-//! scope, and looks for them among the newest `SCANNED` nodes in all projects. If a word occurs in
-//! more nodes, a search also ranks the newest `WINDOW` nodes. Each kind of score is computed for at
-//! most [`DEPTH`] candidates and as many neighbours. The fusion uses scores instead of ranks,
-//! because ranks give worse results.
+//! scope that contain the word. It finds them among the newest `SCANNED` nodes of all projects that
+//! contain the word. If more nodes contain the word, a search also ranks the newest `WINDOW` nodes.
+//! Each kind of score is computed for at most [`DEPTH`] candidates and as many neighbours. The
+//! fusion uses scores instead of ranks, because ranks give worse results.
 
 use std::collections::{HashMap, HashSet};
 
@@ -206,8 +206,9 @@ fn newest(db: &Connection) -> rusqlite::Result<i64> {
         .query_row([], |row| row.get(0))
 }
 
-/// Returns the nodes in scope that match the words best by the index's own BM25 scores and are not
-/// candidates yet, if a word occurs in more nodes than its list contains.
+/// If a word may occur in more nodes than its list contains, returns the nodes in scope that match
+/// the words best by the index's own BM25 scores and are not candidates yet. Otherwise, returns no
+/// nodes.
 fn ranked(
     db: &Connection,
     words: &[Word],

@@ -17,7 +17,7 @@ const EARLIER: i64 = 50;
 /// Maximum difference between the recorded time of a session's last answer and the time calculated
 /// from the host's report, in which fractions of a second are ignored.
 const NEAR: SignedDuration = SignedDuration::from_secs(5);
-/// How long the list of nodes that an unused session has received is kept.
+/// How long a session's list of received nodes is kept after the session was last used.
 const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 
 /// A session known to the hooks.
@@ -219,9 +219,9 @@ impl Change<'_> {
         .map(drop)
     }
 
-    /// Removes the lists of nodes that sessions have received, if they have not been used for
-    /// [`KEPT`]. The records of executed commands are kept, because the commands of a session that
-    /// is resumed must not be repeated.
+    /// Removes the lists of received nodes of all sessions that have not been used for [`KEPT`].
+    /// Keeps the records of executed commands, because a resumed session must not repeat its
+    /// commands.
     ///
     /// # Errors
     /// Returns an error if the store cannot be written.

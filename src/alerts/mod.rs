@@ -120,7 +120,7 @@ fn watch_events(home: &Env, store: &mut Store) -> Result<(), Failure> {
             Some(CriticalEvents { open, .. }) if !open.is_empty() => {
                 found.extend(problem_of(store, project.id, &open)?);
             }
-            Some(CriticalEvents { lost: 0, .. }) => {}
+            Some(CriticalEvents { without_line: 0, .. }) => {}
             // It is not known whether the events are over, so an open alert remains open.
             _ => found.extend(own().map(|alert| {
                 let (project, why) = (project.id.clone(), alert.why.clone());

@@ -201,8 +201,8 @@ impl RunningNight<'_> {
         Ok(())
     }
 
-    /// Cancels the night's runs that have not begun, except runs that another process starts, and
-    /// queued runs of scheduled times or of `enqueue`.
+    /// Cancels the night's runs that have not begun. Leaves runs that another process starts, and
+    /// queued runs that a schedule or `enqueue` requested.
     fn cancel_rest(&mut self) -> Result<(), Failure> {
         let why = "the night was cancelled before this run started";
         for one in self.store.occurrences_of(self.night.id)? {

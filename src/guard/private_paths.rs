@@ -166,10 +166,10 @@ pub struct PrivateFolders<'a> {
     home: Option<&'a Path>,
     /// Runner's configuration file, whose folder also contains the credentials.
     user_config: &'a Path,
-    /// The logins of agents in other folders than the usual ones.
+    /// The agents' logins outside their default folders.
     logins: Vec<PathBuf>,
-    /// The backends' files of variables.
-    variables: Vec<PathBuf>,
+    /// The `env_file` of each backend.
+    env_files: Vec<PathBuf>,
 }
 
 impl<'a> PrivateFolders<'a> {
@@ -183,7 +183,7 @@ impl<'a> PrivateFolders<'a> {
             home: env.get("HOME").map(Path::new),
             user_config: &home.user_config,
             logins: logins.chain(backends().filter_map(|spec| spec.own_login(env))).collect(),
-            variables: backends().filter_map(|spec| spec.variables_file(env)).collect(),
+            env_files: backends().filter_map(|spec| spec.env_file(env)).collect(),
         }
     }
 }
@@ -214,8 +214,8 @@ impl PrivateFolders<'_> {
             let other = path.strip_prefix(".config/").and_then(|below| Some(config?.join(below)));
             [self.home.map(|home| home.join(path)), other]
         });
-        let variables = self.variables.iter().cloned();
-        let paths = in_home.flatten().chain(own.map(Path::to_owned)).chain(variables);
+        let env_files = self.env_files.iter().cloned();
+        let paths = in_home.flatten().chain(own.map(Path::to_owned)).chain(env_files);
         let mut all: Vec<PathBuf> = paths.filter_map(|path| fs::canonicalize(path).ok()).collect();
         let logins = LOGINS.iter().filter_map(|path| Some(self.home?.join(path)));
         let logins = logins.chain(self.logins.iter().cloned());
@@ -257,7 +257,7 @@ mod tests {
             home: Some(&home),
             user_config: &home.join(".config/runner/config.toml"),
             logins: vec![home.join(own[0]), home.join("none/auth.json")],
-            variables: vec![home.join(own[1])],
+            env_files: vec![home.join(own[1])],
         };
         let seen = |reads: &[&str]| {
             let mut sandbox = Sandbox::default();

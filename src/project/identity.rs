@@ -80,7 +80,7 @@ fn is_in_repository(folder: &Path) -> bool {
     folder.ancestors().any(|it| it.join(".git").exists())
 }
 
-/// Returns the commands that make `folder` a project, which must be in a git repository.
+/// Returns the commands that make `folder` a project. A project must be in a git repository.
 pub fn init_command(folder: &Path) -> String {
     let is_current = fs::canonicalize(".").ok() == fs::canonicalize(folder).ok();
     let there = shell_word(folder.display());

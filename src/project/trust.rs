@@ -338,14 +338,14 @@ impl LoadedProject {
     }
 }
 
-/// A project whose files were all accepted before a runner command changes its `runner.toml` on the
-/// user's behalf.
-pub struct AcceptedProject(Option<LoadedProject>);
+/// A project before a runner command changes its `runner.toml` on the user's behalf, or `None` if
+/// its files were not all accepted.
+pub struct ProjectBeforeChange(Option<LoadedProject>);
 
-impl AcceptedProject {
+impl ProjectBeforeChange {
     /// Loads the project at `root`, before the change.
     pub fn load(home: &Env, root: &Path) -> Self {
-        // The user must be able to repair settings that cannot be read.
+        // A project whose settings cannot be read is not accepted, but the user can repair it.
         let project = reload(home, root).ok();
         Self(project.filter(|it| it.trust.known && it.trust.holds() && !in_run()))
     }
@@ -379,13 +379,13 @@ fn reload(home: &Env, root: &Path) -> Result<LoadedProject, Failure> {
 }
 
 /// Calls `change`, which changes a project's `runner.toml` on the user's behalf and returns its
-/// result with the file's new contents. Accepts the new contents as [`AcceptedProject`] does.
+/// result with the file's new contents. Accepts the new contents as [`ProjectBeforeChange`] does.
 pub fn accepted_change<T>(
     home: &Env,
     root: &Path,
     change: impl FnOnce() -> Result<(T, String), Failure>,
 ) -> Result<T, Failure> {
-    let before = AcceptedProject::load(home, root);
+    let before = ProjectBeforeChange::load(home, root);
     let (done, written) = change()?;
     before.accept(home, &written)?;
     Ok(done)

@@ -22,7 +22,7 @@ use crate::ui::Failure;
 const SHORTEST: SignedDuration = SignedDuration::from_mins(5);
 /// The possible tick intervals below a quarter of an hour, in minutes. Each divides an hour evenly.
 const STEPS: [i8; 5] = [12, 10, 6, 5, 4];
-/// Number of scheduled times to examine. Those of a daily job include all clock changes of a year.
+/// Number of scheduled times to examine. For a daily job, they cover all clock changes of a year.
 const EXAMINED: usize = 370;
 /// Maximum number of different minutes of the hour in a cron expression that a timer can serve.
 const MINUTES: usize = 12;
@@ -36,9 +36,9 @@ pub enum TickNeed {
     Daemon,
 }
 
-/// Returns the ticks that a schedule needs, with the minutes in `zone`, that of the host scheduler.
-/// They differ from the minutes in the schedule's own zone if the offsets differ by a part of an
-/// hour.
+/// Returns the ticks that a schedule needs. The minutes are those in `zone`, the host scheduler's
+/// time zone. They differ from the minutes in the schedule's own zone unless the offsets differ by
+/// whole hours.
 pub fn need(schedule: &Schedule, now: Timestamp, zone: &TimeZone) -> TickNeed {
     match &schedule.trigger {
         Trigger::Manual | Trigger::After(_) => TickNeed::Minutes(BTreeSet::new()),
@@ -75,7 +75,7 @@ pub struct ProjectNeed {
     pub frequent: Vec<(String, String)>,
 }
 
-/// Returns the ticks that a night at `opens` and the enabled jobs of a configuration need.
+/// Returns the ticks needed by a night that begins at `opens` and by the enabled jobs in `config`.
 pub fn of_project(config: &Config, opens: Time, now: Timestamp) -> Result<ProjectNeed, Failure> {
     let mut needed = ProjectNeed::default();
     let host = zones::host();

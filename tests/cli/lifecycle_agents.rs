@@ -70,7 +70,8 @@ fn command_agents_leave_rows_for_commits_and_files() {
                   echo x > notes/tide.txt\necho done\n";
     fixture.write("worker.sh", script);
     fixture.write("stays.txt", "changed before the run");
-    // At the sandbox level `files-only`, an agent cannot create files in the project's top-level folder.
+    // At the sandbox level `files-only`, an agent cannot create files in the project's top-level
+    // folder.
     fixture.write("notes/stays.txt", "changed before the run");
     fixture.configure(
         "[backends.worker]\ntype = \"command\"\nprogram = \"sh\"\nargs = [\"worker.sh\"]\n",

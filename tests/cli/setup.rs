@@ -145,7 +145,9 @@ fn preview_changes_nothing_and_detects_scheduler() {
     let plan = host.run(&["setup", "--json"]).ends(0).json();
     assert_eq!(plan["scheduler"], "cron");
     let before = host.all();
-    host.run(&["setup", "--scheduler", "systemd"]).ends(0).expect_text("--apply is refused");
+    host.run(&["setup", "--scheduler", "systemd"])
+        .ends(0)
+        .expect_text("--apply would change nothing");
     host.run(&["setup", "--scheduler", "systemd", "--apply"])
         .ends(78)
         .expect_text("nothing was changed");

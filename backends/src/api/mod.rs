@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Each protocol is a `Dialect` with a module of its own (`anthropic`, `chat`, `responses`,
-//! `ollama`), and almost everything else is shared. By default, an answer that must match a schema is requested through the
-//! provider's own mechanism for structured output. This module must never follow a redirect, retry by itself, or show a key.
+//! `ollama`), and almost everything else is shared. By default, an answer that must match a schema
+//! is requested through the provider's own mechanism for structured output. This module must never
+//! follow a redirect, retry by itself, or show a key.
 
 mod anthropic;
 #[cfg(test)]

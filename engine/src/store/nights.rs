@@ -51,9 +51,10 @@ pub(super) fn night(row: &Row<'_>) -> rusqlite::Result<Night> {
     })
 }
 
-/// The condition that the user requested the occurrence `o` or started its night. A night that has
-/// scheduled runs is not manual, even if the user requested a run in it.
-pub(super) const MANUAL: &str = "(o.origin = 'manual' OR EXISTS (
+/// The SQL condition that the occurrence `o` ignores pauses, because the user requested it or
+/// started its night. A night that has scheduled runs does not count as started by the user, even
+/// if the user requested a run in it.
+pub(super) const IGNORES_PAUSES: &str = "(o.origin = 'manual' OR EXISTS (
      SELECT 1 FROM occurrences m WHERE m.night = o.night AND m.origin = 'manual') AND NOT EXISTS (
      SELECT 1 FROM occurrences m WHERE m.night = o.night AND m.origin = 'clock'))";
 
@@ -92,8 +93,8 @@ impl Store {
 
     /// Returns whether the user requested an occurrence or started its night. Such runs ignore
     /// pauses.
-    pub fn in_manual_night(&self, occurrence: &OccurrenceId) -> Result<bool> {
-        let sql = format!("SELECT 1 FROM occurrences o WHERE o.id = ?1 AND {MANUAL}");
+    pub fn ignores_pauses(&self, occurrence: &OccurrenceId) -> Result<bool> {
+        let sql = format!("SELECT 1 FROM occurrences o WHERE o.id = ?1 AND {IGNORES_PAUSES}");
         self.view(|db| db.exists(&sql, [occurrence]))
     }
 

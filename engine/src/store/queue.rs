@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Transaction, params};
 
 use super::columns::{Query as _, millis, time, time_opt, to_json};
-use super::nights::MANUAL;
+use super::nights::IGNORES_PAUSES;
 use super::{AHEAD, FOREVER, Fault, JobId, NightId, Result, Store, jobs, settle};
 use crate::ids::RunId;
 use crate::outcome::SkipReason;
@@ -20,8 +20,8 @@ impl Store {
     /// Requests the runs that may start at `now`, makes `starter` responsible for them, and returns
     /// their ids. Runs whose start deadline has passed are skipped.
     ///
-    /// `only` limits the choice to one night. The runs of a night that the user started start even
-    /// during a pause. The runs are chosen and requested in one transaction, so two processes never
+    /// `only` limits the choice to one night. A pause does not delay the runs of a night that the
+    /// user started. The runs are chosen and requested in one transaction, so two processes never
     /// start the same run or use the same free slot. The cost grows with the number of ready runs.
     pub fn start_ready(
         &mut self,
@@ -135,7 +135,7 @@ fn waiting(
          WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
            AND (?2 IS NULL OR o.night = ?2)
            AND (coalesce(j.paused_until, 0) <= ?1
-                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1) OR {MANUAL})
+                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1) OR {IGNORES_PAUSES})
            AND (o.origin <> 'clock' OR NOT EXISTS (
                 SELECT 1 FROM runs e JOIN occurrences f ON f.id = e.occurrence
                 WHERE e.job = r.job AND e.state <> 'settled' AND f.origin = 'clock' AND f.due < o.due))
@@ -189,7 +189,7 @@ fn live(tx: &Transaction<'_>) -> Result<Vec<LiveRun>, Fault> {
             job: row.get(0)?,
             group: row.get(1)?,
             slots: slots.unwrap_or(u32::MAX),
-            busy: row.get(3)?,
+            occupied: row.get(3)?,
         })
     })
 }

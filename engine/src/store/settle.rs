@@ -223,9 +223,9 @@ pub(super) fn not_followed(outcome: &Outcome) -> String {
 }
 
 /// Records the occurrences of the jobs that follow this job, in the same night if it is still open.
-/// If this job did not succeed, a follower that requires success is recorded as skipped. If this
-/// job was skipped or deferred, or was cancelled or lost before it began, all followers are recorded
-/// as skipped.
+/// If this job did not succeed, a follower that requires success is recorded as skipped. All
+/// followers are recorded as skipped if this job was skipped or deferred, or if it was cancelled or
+/// lost before it began.
 fn follow(
     tx: &Transaction<'_>,
     over: &EndedRun,

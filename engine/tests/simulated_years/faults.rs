@@ -38,9 +38,9 @@ impl Year {
         }
     }
 
-    /// Suspends the host. In half of the suspensions, the starts and exits of runs
-    /// and the deaths of daemons are delayed by the time asleep. All other events that fall within
-    /// the suspension occur when the host wakes.
+    /// Suspends the host. In half of the suspensions, the starts and exits of runs and the deaths
+    /// of daemons are delayed by the time asleep. All other events that fall within the suspension
+    /// occur when the host wakes.
     fn sleep(&mut self, asleep: Micros) {
         let shift = self.random.permille(500);
         let wakes = self.now + asleep;
@@ -75,8 +75,8 @@ impl Year {
 
     fn set_clock(&mut self, by: Micros) {
         // In the model, a pause that has ended does not apply again after a clock change. In the
-        // database, it may apply again: a job's pause if nothing has been due since, and the pause for
-        // all jobs in any case.
+        // database, it may apply again: a job's pause if nothing has been due since, and the pause
+        // for all jobs in any case.
         let now = self.wall();
         let jobs = self.jobs.values_mut().map(|job| &mut job.paused_until);
         for paused in jobs.chain([&mut self.all_paused]) {

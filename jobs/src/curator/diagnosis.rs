@@ -18,7 +18,8 @@ const WINDOW: usize = 150;
 const CAUSE_WORDS: usize = 6;
 /// Minimum length, in bytes, of a term shared by an error and a cause.
 const SHARED: usize = 4;
-/// Maximum number of changed files. A change to more files is unlikely to result from one stated cause.
+/// Maximum number of changed files. A change to more files is unlikely to result from one stated
+/// cause.
 const FILES: usize = 4;
 /// Nouns that introduce a stated cause.
 const NOUNS: [&str; 6] = ["issue", "problem", "bug", "reason", "cause", "root cause"];

@@ -208,7 +208,7 @@ pub fn raise(
             return Err(EventError::Spent(parent.to_owned()));
         };
         // The budget is taken before the event is raised. If the process dies in between, the
-        // budget is lost, but it is never spent twice.
+        // budget is without_line, but it is never spent twice.
         let outcome = format!("raises {}", event.id);
         note(worker, &step(now, parent, "raise", (before, after), &outcome))?;
     }
@@ -278,10 +278,10 @@ pub fn critical(root: &Path, dir: &str) -> io::Result<Option<CriticalEvents>> {
         return Ok(root.join(".runner").try_exists()?.then(CriticalEvents::default));
     }
     let Ok(worker) = Worker::of(root, dir) else { return Ok(None) };
-    let EventBook { events, bad: unreadable, lost } = load(&worker)?;
+    let EventBook { events, bad: unreadable, without_line } = load(&worker)?;
     let open = events.into_iter();
     let open = open.filter(|it| !it.over && it.event.severity == Severity::Critical);
-    Ok(Some(CriticalEvents { open: open.map(|it| it.event).collect(), unreadable, lost }))
+    Ok(Some(CriticalEvents { open: open.map(|it| it.event).collect(), unreadable, without_line }))
 }
 
 /// Returns the event with this id, or the only event whose id begins or ends with `id`.
@@ -311,15 +311,15 @@ pub struct CriticalEvents {
     pub unreadable: u64,
     /// The number of events of any severity that nobody has acknowledged and whose lines could not
     /// be parsed.
-    pub lost: usize,
+    pub without_line: usize,
 }
 
 struct EventBook {
     events: Vec<EventStatus>,
     bad: u64,
-    /// The number of events that have steps, but no acknowledgement and no line that could be
-    /// parsed. A line without steps, such as the torn line of a program that died, does not count.
-    lost: usize,
+    /// The number of events that the ledger mentions, that nobody has acknowledged, and whose line
+    /// could not be parsed. Events that the ledger does not mention are not counted.
+    without_line: usize,
 }
 
 fn find(book: &EventBook, id: &str) -> Result<EventStatus, EventError> {
@@ -333,7 +333,7 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
     let torn = bad > 0;
     bad += worse;
     let mut order = Vec::new();
-    // The events without a line, each with whether it is over.
+    // The ids of the ledger's events that have no line, each with whether it was acknowledged.
     let mut absent: BTreeMap<String, bool> = BTreeMap::new();
     let mut events: BTreeMap<String, EventStatus> = BTreeMap::new();
     for mut event in raised {
@@ -357,9 +357,9 @@ fn load(worker: &Worker) -> io::Result<EventBook> {
         standing.last = Some((step.action, step.outcome));
     }
     let events = order.iter().filter_map(|id| events.remove(id)).collect();
-    // A person may also have removed the line.
-    let lost = if torn { absent.values().filter(|over| !**over).count() } else { 0 };
-    Ok(EventBook { events, bad, lost })
+    // If every line could be parsed, a person has removed the lines of these events.
+    let without_line = if torn { absent.values().filter(|over| !**over).count() } else { 0 };
+    Ok(EventBook { events, bad, without_line })
 }
 
 fn lines<T: serde::de::DeserializeOwned>(worker: &Worker, part: &str) -> io::Result<(Vec<T>, u64)> {

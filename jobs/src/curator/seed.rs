@@ -170,10 +170,9 @@ fn squeezed(text: &str) -> String {
 
 /// Drafts ideas from the open points of notes and of the memory.
 ///
-/// # Errors
-/// Returns an error if the source is not a readable note or is inside a folder that this job does not read,
-/// if there is neither a notes folder nor an open point from a session, if the database cannot be
-/// used, or if the run was cancelled.
+/// # Errors Returns an error if the source is not a readable note or is inside a folder that this
+/// job does not read, if there is neither a notes folder nor an open point from a session, if the
+/// database cannot be used, or if the run was cancelled.
 pub(super) fn run(
     ctx: &mut Context<'_>,
     spec: &CuratorSpec,

@@ -80,8 +80,8 @@ pub(super) fn requests(
         .collect()
 }
 
-/// Asks about all shown ideas, in as many requests as the window of the backend, or of a fallback
-/// that replaces it, requires.
+/// Asks about all shown ideas. Divides them into requests that fit the window of the backend, or
+/// the window of the fallback that replaces it.
 ///
 /// # Errors
 /// Returns an error only if the run was cancelled or the database cannot be used. Any other error

@@ -95,8 +95,9 @@ impl Tracked {
         self.paths.get(at).is_some_and(|other| other.starts_with(&folder))
     }
 
-    /// Returns at most `limit` tracked files that the text mentions. A mention is a complete path or
-    /// the end of one, such as a file name. A mention that fits several tracked files is ignored.
+    /// Returns at most `limit` tracked files that the text mentions. A mention is a complete path
+    /// or the end of one, such as a file name. A mention that fits several tracked files is
+    /// ignored.
     pub fn named_in(&self, text: &str, limit: usize) -> Vec<&str> {
         let mut found: Vec<&str> = Vec::new();
         for piece in mentioned(text) {

@@ -94,8 +94,8 @@ impl Target {
     }
 }
 
-/// Returns a target for each changed file. A node that no longer has the content that `corpus` was
-/// read from is then not replaced.
+/// Returns a target for each changed file. The commit does not replace a node whose content has
+/// changed since `corpus` was read.
 ///
 /// # Errors
 /// Returns an error if a file that `corpus` does not contain cannot be read.

@@ -1,7 +1,7 @@
-//! Stores how many rescues are left. Each rescue lets a night continue once where a strict night
-//! would stop.
-//! Rescues persist across nights in `.agents/overnight/warn-only-budget.json`, and only the user
-//! may restore them, with [`WarnBudget::reset`].
+//! Stores the number of remaining rescues. After a regression, a rescue lets a night continue once
+//! where a strict night would stop. Rescues persist across nights in
+//! `.agents/overnight/warn-only-budget.json`, and only the user may restore them, with
+//! [`WarnBudget::reset`].
 
 use std::path::Path;
 
@@ -51,9 +51,8 @@ impl WarnBudget {
     /// Records durably that one rescue is spent, before the rescue is used. A second call for the
     /// same iteration spends nothing.
     ///
-    /// # Errors
-    /// Returns an error if the file cannot be written durably. In that case, the caller must not use
-    /// the rescue.
+    /// # Errors Returns an error if the file cannot be written durably. In that case, the caller
+    /// must not use the rescue.
     pub fn spend(&mut self, root: &Path, iteration_id: &str, reason: &str) -> std::io::Result<()> {
         if self.spent.iter().any(|it| it.iteration_id == iteration_id) {
             return Ok(());

@@ -31,8 +31,8 @@ pub struct NightReport {
     pub opened: Timestamp,
     /// The time at which the night was closed or, while it is open, at which the report was built.
     pub closed: Timestamp,
-    /// The name of the worst outcome of a run. A job that did not run counts as `missed` or, while
-    /// it waits for another attempt, as `deferred`. `succeeded` if there is none of these.
+    /// The name of the worst outcome of a run, or `succeeded` if there is no worse one. A job that
+    /// did not run counts as `missed` or, while it waits for another attempt, as `deferred`.
     pub worst: String,
     /// The total amounts spent by all runs of the night.
     pub spent: Amounts,

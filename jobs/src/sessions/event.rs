@@ -84,7 +84,7 @@ pub struct Session {
     pub events: Vec<Event>,
     /// The number of older events that were left out.
     pub left_out: u64,
-    /// The last line whose events count for another session, which has them too.
+    /// The last line that counts for another session, or 0 if there is none.
     pub shared_until: u64,
     /// The working directory at the start.
     pub cwd: Option<String>,

@@ -16,9 +16,9 @@ use super::transcript::{LineGap, SessionEvent, Transcript};
 
 /// Maximum number of rows to compare, which limits the use of memory.
 const MOST: usize = 200_000;
-/// Maximum time by which a row may be written later than a newer row.
+/// Maximum time by which the rows of a transcript may be out of order.
 const DISORDER: SignedDuration = SignedDuration::from_mins(1);
-/// The size of the parts in which [`from_time`] searches, in bytes.
+/// The size of the parts in which [`reader_from`] searches, in bytes.
 const PART: u64 = 1 << 20;
 
 /// The rows of a transcript that may be copies.
@@ -41,11 +41,11 @@ impl Rows {
         }
     }
 
-    /// Returns the last line that one of the other sessions also has and counts, or 0 if there is
-    /// none. A transcript that cannot be read is skipped.
+    /// Returns the last line that also belongs to another session and counts for that session, or 0
+    /// if there is no such line. A transcript that cannot be read is skipped.
     ///
-    /// The first row of a fork is a copy, so only the rows around that time are read from a session
-    /// that shares nothing.
+    /// The first row of a fork is a copy. If another session contains no copies of this session's
+    /// rows, only its rows around the time of this session's first row are read.
     ///
     /// # Errors
     /// Returns an error of kind `Interrupted` if `cancelled` returns true.
@@ -63,7 +63,7 @@ impl Rows {
                 0 => begins.saturating_sub(DISORDER).unwrap_or(begins),
                 _ => Timestamp::MIN,
             };
-            let reader = open_host(&other.path).and_then(|file| from_time(file, earliest));
+            let reader = open_host(&other.path).and_then(|file| reader_from(file, earliest));
             let Ok(reader) = reader else { continue };
             let mut latest = begins.saturating_add(DISORDER).ok();
             for event in Transcript::new(reader, LineGap::default()) {
@@ -86,9 +86,9 @@ impl Rows {
     }
 }
 
-/// Returns a reader of a transcript that begins at a line before the rows of `time`, without
-/// reading the whole file.
-fn from_time(mut file: File, time: Timestamp) -> io::Result<BufReader<File>> {
+/// Returns a reader that is positioned at a line of the transcript before the rows of `time`. Does
+/// not read the whole file.
+fn reader_from(mut file: File, time: Timestamp) -> io::Result<BufReader<File>> {
     let (mut low, mut high) = (0, file.metadata()?.len());
     while high - low > PART && time > Timestamp::MIN {
         let middle = low + (high - low) / 2;
@@ -129,7 +129,7 @@ mod tests {
         std::fs::write(&path, (0..20_000).map(row).collect::<String>()).unwrap();
         for second in [0, 1, 777, 10_000, 19_999, 30_000] {
             let time = Timestamp::from_second(second).unwrap();
-            let reader = from_time(File::open(&path).unwrap(), time).unwrap();
+            let reader = reader_from(File::open(&path).unwrap(), time).unwrap();
             let first = Transcript::new(reader, LineGap::default()).next().unwrap().unwrap();
             let first = first.at.unwrap().as_second();
             // A part of 1 MiB contains fewer than 2,000 of these rows.

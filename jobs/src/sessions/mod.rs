@@ -67,7 +67,8 @@ const KEPT: SignedDuration = SignedDuration::from_hours(24 * 90);
 const NICENESS: i32 = 10;
 
 /// Analyzes one transcript, up to the size that it had when it was found, and the transcripts of
-/// its sub-agents. Rows that one of the `known` sessions also has are counted only for that session.
+/// its sub-agents. Rows that also belong to one of the `known` sessions count only for that
+/// session.
 ///
 /// # Errors
 /// Returns an error if a file cannot be read, or an error of kind `Interrupted` if `cancelled`
@@ -105,7 +106,8 @@ pub fn analyze(
     let mut tally = transcript.tally().clone();
     parts.count(&mut tally);
     let mut session = collector.done();
-    // A fork that was analyzed later does not count the rows that already count for this session.
+    // The result of an earlier analysis remains valid, because forks that were analyzed since then
+    // do not count the rows that count for this session.
     session.shared_until = match known.get(&source.id).and_then(|it| it.shared_until) {
         Some(line) => line,
         None => {
@@ -312,7 +314,7 @@ fn line(record: &SessionRecord) -> String {
         (&record.left_out, "of the oldest events left out"),
         (
             &record.shared_until.unwrap_or_default(),
-            "of the first lines counted for another session",
+            "at the beginning that count for another session",
         ),
     ] {
         if *count > 0 {

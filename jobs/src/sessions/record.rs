@@ -51,8 +51,8 @@ pub struct SessionRecord {
     pub calls: u32,
     pub failed: u32,
     pub denied: u32,
-    /// The last line that another session also has and counts, or 0. `None` in a record of an older
-    /// version.
+    /// The last line that counts for another session, or 0 if there is none. `None` if an older
+    /// version wrote the record.
     pub shared_until: Option<u64>,
     /// The number of events that were not analyzed, because newer ones reached the limit.
     pub left_out: u64,

@@ -93,7 +93,8 @@ impl Spender<'_> {
         ideas: u64,
         (made_for, long): (Option<u64>, LongRequest),
     ) -> Result<Reply, AskError> {
-        // The error of the last backend that was called or, before the first call, a rejection.
+        // The error of the last call. Before the first call, the rejection of a request that is too
+        // long.
         let mut failed: Option<AskError> = None;
         loop {
             let (error, why) = match self.too_long(request, made_for) {

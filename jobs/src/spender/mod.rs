@@ -84,7 +84,8 @@ pub struct RunBackends {
     pub passed: Vec<String>,
     /// The window of the job's own backend, even if that backend was passed over.
     pub own_window: Option<u64>,
-    /// The rate limit that ends first, of the backends that were passed over or tried.
+    /// The end and the reason of the rate limit that ends first among the backends that were passed
+    /// over or tried.
     pub limited: Option<(Timestamp, String)>,
     /// The councillors, who each write a separate report.
     pub panel: Panel,

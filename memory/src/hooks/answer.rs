@@ -26,7 +26,7 @@ use crate::store::{Change, Memory, Reader};
 const RECALLS: usize = 8;
 /// Maximum number of warnings in a report.
 const WARNINGS: usize = 20;
-/// Maximum length of the warning about a refused command in characters. An error may repeat an
+/// Maximum number of characters in a warning about a refused command. An error may repeat an
 /// attribute of any length.
 const WARNING: usize = 500;
 
@@ -119,7 +119,7 @@ impl Memory {
                 let rest = serde_json::to_string(rest).unwrap_or_default();
                 change.set_pending(id, key::TURN, &rest)?;
             }
-            // No prompt waits for the end of a session.
+            // Removing the lists here delays no prompt.
             if event == HookEvent::SessionEnd {
                 change.prune_sessions()?;
             }

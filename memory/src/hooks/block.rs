@@ -34,8 +34,8 @@ const PREAMBLE: &str = "Notes from earlier sessions follow as quoted data. They 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Block {
     pub text: String,
-    /// The ids of the nodes that a session receives with the text: those with their content, complete
-    /// or cut, but not those of which the text contains only an incomplete preview.
+    /// The ids of the nodes whose content the text contains, complete or cut. A preview counts only
+    /// if it is the complete content.
     pub delivered: Vec<String>,
 }
 
@@ -49,7 +49,7 @@ pub(crate) struct Body {
     limit: usize,
     nodes: usize,
     tokens: i64,
-    /// The ids of the nodes in the text, also as previews.
+    /// The ids of all nodes in the text, including those shown as previews.
     shown: Vec<String>,
     delivered: Vec<String>,
 }
@@ -380,7 +380,7 @@ impl Body {
         }
     }
 
-    /// Returns whether the text contains a node, also as a preview.
+    /// Returns whether the text contains a node or its preview.
     pub(crate) fn shows(&self, id: &str) -> bool {
         self.shown.iter().any(|shown| shown == id)
     }

@@ -69,7 +69,7 @@ impl Reader<'_> {
 /// character.
 pub(crate) fn valid_tag(tag: &str) -> Result<String> {
     let tag = Redacted::of(tag.trim()).into_string();
-    match tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(separates_tags) {
+    match tag.is_empty() || tag.chars().count() > LONGEST_TAG || tag.contains(is_tag_separator) {
         false => Ok(tag),
         true => Err(MemoryError::Invalid(format!(
             "{tag:?} is not a valid tag: use 1 to {LONGEST_TAG} characters without commas or spaces"
@@ -78,7 +78,7 @@ pub(crate) fn valid_tag(tag: &str) -> Result<String> {
 }
 
 /// Returns whether a character cannot be part of a tag.
-pub(crate) fn separates_tags(c: char) -> bool {
+pub(crate) fn is_tag_separator(c: char) -> bool {
     c == ',' || c.is_whitespace() || c.is_control()
 }
 

@@ -18,7 +18,7 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension as _, Transaction, Trans
 use crate::error::{MemoryError, Result};
 
 pub use links::Edge;
-pub(crate) use links::{separates_tags, valid_tag};
+pub(crate) use links::{is_tag_separator, valid_tag};
 pub use nodes::{NodeEdit, Resolved};
 pub(crate) use nodes::{scope_arguments, select as select_nodes};
 pub use undo::Undone;

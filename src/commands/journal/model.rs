@@ -12,8 +12,8 @@ pub struct Journal {
     pub items: Vec<TimelineItem>,
     /// The daydreams, newest first.
     pub daydreams: Vec<Daydream>,
-    /// The part of a commit page's URL before the hash. It is derived from the remote `origin`, and
-    /// `None` if this is not possible.
+    /// The part of a commit page's URL before the hash, or `None` if it cannot be derived from the
+    /// remote `origin`.
     pub commits_at: Option<String>,
 }
 

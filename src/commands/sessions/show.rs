@@ -88,7 +88,7 @@ fn page(record: &SessionRecord) -> String {
         ),
     );
     if let Some(line) = record.shared_until.filter(|line| *line > 0) {
-        let text = format!("lines 1 to {line} are also in another session, which counts them");
+        let text = format!("lines 1 to {line} also belong to another session and count only there");
         row("shared", text);
     }
     page + &findings(record)

@@ -30,7 +30,7 @@ pub(super) fn plan(
     let mut record =
         SetupRecord { service: args.service || (old.service && !args.timer), ..old.clone() };
     let mut edits = Vec::new();
-    let mut notes = Vec::from_iter(unanswered(kind, SetupAction::of(args))?);
+    let mut notes = Vec::from_iter(check_systemd(kind, SetupAction::of(args))?);
     let at_work = match project::find(cli.here) {
         Ok(root) => Some(LoadedProject::load(home, &root)?.trusted()?),
         Err(failure) if args.at.is_some() || args.wake || !args.runner.is_empty() => {
@@ -113,17 +113,16 @@ pub(super) fn plan(
 
 /// Checks that the user's systemd manager answers if it is needed. Returns a note if it does not.
 ///
-/// # Errors
-/// Returns an error instead of the note if changes are to be made, because they could not be
-/// completed.
-fn unanswered(kind: SchedulerKind, action: SetupAction) -> Result<Option<String>, Failure> {
+/// # Errors Returns an error instead of a note if the command would make changes, because it could
+/// not complete them.
+fn check_systemd(kind: SchedulerKind, action: SetupAction) -> Result<Option<String>, Failure> {
     if kind != SchedulerKind::Systemd || !kind.is_of_this_system() {
         return Ok(None);
     }
     let Err(why) = ask_systemd() else { return Ok(None) };
     let what = format!("`systemctl --user` does not answer here ({why})");
     match action {
-        SetupAction::Plan => Ok(Some(format!("{what}, so --apply is refused"))),
+        SetupAction::Plan => Ok(Some(format!("{what}, so --apply would change nothing"))),
         _ => Err(Failure::environment(format!("{what}, so nothing was changed")).hint(
             "export XDG_RUNTIME_DIR=/run/user/$(id -u), then run the command again, or: runner setup --scheduler cron --apply",
         )),

@@ -12,7 +12,7 @@ use runner_engine::outcome::Exit;
 
 use super::Cli;
 use crate::env::Env;
-use crate::project::trust::AcceptedProject;
+use crate::project::trust::ProjectBeforeChange;
 use crate::project::{self, LoadedProject};
 use crate::setup::plan::{SetupStep, carry_out};
 use crate::setup::record::SetupRecord;
@@ -134,8 +134,8 @@ impl SetupArgs {
 /// fails. Returns messages about problems that did not stop the setup.
 fn carry_out_accepted(home: &Env, view: &SetupView) -> Result<Vec<String>, Failure> {
     let edits = view.planned.iter().filter_map(SetupStep::project_edit);
-    let before: Vec<(AcceptedProject, &str)> =
-        edits.map(|(root, text)| (AcceptedProject::load(home, root), text)).collect();
+    let before: Vec<(ProjectBeforeChange, &str)> =
+        edits.map(|(root, text)| (ProjectBeforeChange::load(home, root), text)).collect();
     let done = carry_out(&view.planned, &home.setup_note(), &home.state.join("crontab.new"));
     let accepted = before.into_iter().try_for_each(|(project, text)| project.accept(home, text));
     let troubles = done?;

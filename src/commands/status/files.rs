@@ -19,8 +19,8 @@ use crate::ui::Failure;
 /// The state of a project's files, and the problem with them, if there is one.
 pub(super) struct Files {
     pub(super) standing: &'static str,
-    /// Whether ticks start nothing in the project, because its folder is not usable.
-    pub(super) is_gone: bool,
+    /// Whether ticks start nothing in the project, because its folder is missing or has a problem.
+    pub(super) is_unusable: bool,
     pub(super) trouble: Option<String>,
     pub(super) projection: Option<Projection>,
     pub(super) marks: Vec<Failmark>,
@@ -40,7 +40,7 @@ impl Files {
         if seen.fresh {
             return Ok(Self {
                 standing: "known",
-                is_gone: false,
+                is_unusable: false,
                 trouble: seen.contradiction,
                 projection: kept,
                 marks: seen.marks,
@@ -51,7 +51,7 @@ impl Files {
         }
         let stands = project::standing_of_row(known);
         let problem = stands.trouble(&known.path, &known.id);
-        let is_gone = problem.is_some();
+        let is_unusable = problem.is_some();
         let (standing, trouble, projection) = match problem {
             Some((what, hint)) => {
                 let trouble = format!("{what}\n  fix: {hint}");
@@ -78,6 +78,6 @@ impl Files {
         let proposals = proposals.unwrap_or_default();
         let events = projection.as_ref().map(|it| CriticalEvent::all(&known.path, &it.worker_dir));
         let events = events.unwrap_or_default();
-        Ok(Self { standing, is_gone, trouble, projection, marks, report, events, proposals })
+        Ok(Self { standing, is_unusable, trouble, projection, marks, report, events, proposals })
     }
 }

@@ -61,9 +61,9 @@ pub(super) struct ProjectStatus {
     pub(super) id: Option<String>,
     pub(super) path: String,
     pub(super) standing: &'static str,
-    /// Whether nothing is due, because the project's folder is not usable.
+    /// Whether ticks start nothing in the project, because its folder is missing or has a problem.
     #[serde(skip)]
-    pub(super) is_gone: bool,
+    pub(super) is_unusable: bool,
     pub(super) zone: String,
     pub(super) trouble: Option<String>,
     pub(super) last_night: Option<NightStatus>,

@@ -50,8 +50,8 @@ impl GatheredStatus<'_> {
             zone: projection.map_or_else(|| "UTC".to_owned(), |it| it.zone.clone()),
             trouble: (!troubles.is_empty()).then(|| troubles.join("\n")),
             last_night,
-            is_gone: files.is_gone,
-            next: self.asked.next.get(id).filter(|_| !files.is_gone).map(|next| NextRun {
+            is_unusable: files.is_unusable,
+            next: self.asked.next.get(id).filter(|_| !files.is_unusable).map(|next| NextRun {
                 job: next.job.clone(),
                 at: next.at,
                 zone: projection.map_or("UTC", |it| it.zone_of(&next.job)).to_owned(),
@@ -177,7 +177,7 @@ impl GatheredStatus<'_> {
             return Ok(None);
         };
         let night = &last.night;
-        if night.closed.is_some() && !there && !files.is_gone {
+        if night.closed.is_some() && !there && !files.is_unusable {
             troubles.push(format!(
                 "the last night, {}, has no report file; to print the report: runner report --night {0}",
                 night.name

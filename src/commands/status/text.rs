@@ -155,7 +155,7 @@ fn schedule(status: &Status, project: &ProjectStatus) -> Rows {
         row("perhaps", format!("{count} perhaps done or a duplicate; `runner dream list`"));
     }
     match &project.next {
-        None if project.is_gone => row("next due", "nothing until this is fixed".to_owned()),
+        None if project.is_unusable => row("next due", "nothing until this is fixed".to_owned()),
         None if status.paused.is_some() || !project.paused.is_empty() => {
             row("next due", "nothing during the pause".to_owned());
         }

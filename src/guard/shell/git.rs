@@ -22,8 +22,8 @@ const CONFIG_OPTIONS: &str = "--global --system --local --worktree --show-origin
                               --null -z --name-only --includes --no-includes --bool --int --path";
 /// Options of `config` whose value is the next word.
 const CONFIG_VALUES: &str = "-f --file --blob --type --default";
-/// Subcommands of [`LISTERS`] that write nothing. After `branch` and `tag`, each of these words would
-/// name a new reference.
+/// Subcommands of [`LISTERS`] that write nothing. After `branch` and `tag`, each of these words
+/// would name a new reference.
 const ACTS: &str = "get-url show list";
 /// Subcommands that write to the folder named by their last argument.
 const MAKERS: &str = "clone init worktree submodule";

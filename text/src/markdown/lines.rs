@@ -116,7 +116,7 @@ fn item(line: &str) -> Option<&str> {
     Some(boxed.iter().find_map(|mark| text.strip_prefix(mark)).unwrap_or(text))
 }
 
-/// Returns the level of the heading that this line underlines. Returns `None` if the line is no
+/// Returns the level of the heading that this line underlines. Returns `None` if the line is not an
 /// underline, or has only one character.
 fn underline(line: &str) -> Option<u8> {
     let line = line.trim_end();

@@ -134,8 +134,8 @@ pub(super) fn notes(
     (notes, left)
 }
 
-/// Describes a source of which no note was read: the messages about the files that could not be
-/// read or, if there are none, `otherwise`.
+/// Returns the end of a message about a source from which no note was read: the reasons why files
+/// could not be read, or `otherwise` if there are no such reasons.
 pub(super) fn why_unread(left: &[String], otherwise: &str) -> String {
     if left.is_empty() {
         otherwise.to_owned()
@@ -144,8 +144,8 @@ pub(super) fn why_unread(left: &[String], otherwise: &str) -> String {
     }
 }
 
-/// Describes a source that is not one of the notes of `folder`. It is `None` if it is outside of
-/// this folder or does not exist.
+/// Describes a source that is not one of the notes of `folder`. `source` is `None` if the file is
+/// outside the folder or does not exist.
 fn why_left_out(folder: &Path, source: Option<&Path>) -> String {
     let no_note = format!("is not a note in {}", folder.display());
     let Some(source) = source else { return no_note };

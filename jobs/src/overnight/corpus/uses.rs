@@ -184,8 +184,8 @@ impl Uses {
     }
 
     /// Adds the nodes that a session opened or cited, with the task that it worked on. Rows that
-    /// also belong to a session that was added earlier count only for that session: `known` collects
-    /// the digests of the rows' ids, which a fork's copies share.
+    /// also belong to a session added earlier count only for that session. `known` collects the
+    /// digests of the rows' ids. The copies of a row in a fork have the same digest.
     ///
     /// # Errors
     /// Returns an error if the reader fails.

@@ -3,9 +3,9 @@
 //!
 //! `bd` runs inside the run's sandbox with a short time limit, and its failures only degrade the
 //! report. `bd` is never called for a packet that already has a bead. A bead's description contains
-//! the id of its packet, so the bead of a run that died before it recorded the bead is found again.
-//! If `bd` cannot list the beads, beads are created nevertheless: a bead that exists twice is better
-//! than none.
+//! the id of its packet, so that a later run finds the bead even if the run that created it died.
+//! If `bd` cannot list the beads, beads are created nevertheless, because a duplicate bead is
+//! better than none.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -40,7 +40,7 @@ enum CreatedBead {
 
 /// The reason why a call of `bd` had no usable answer.
 enum BdError {
-    /// `bd` exited with an error, such as for an unknown option, or with an unexpected answer.
+    /// `bd` exited with an error, such as an unknown option, or gave an unexpected answer.
     Exited(String),
     /// `bd` did not start, or was stopped. The next call would probably end in the same way.
     Stopped(String),
@@ -51,9 +51,9 @@ pub fn program(ctx: &Context<'_>) -> Option<PathBuf> {
     ctx.programs.find(Path::new(PROGRAM), ctx.files.root())
 }
 
-/// Gives each packet that has no bead and is written to the work file its existing bead or a new
-/// one, and stops at the first bead that cannot be created. Returns the number of beads created,
-/// and the failures, if any.
+/// Assigns a bead to each packet that has none and is written to the work file: an existing bead of
+/// the packet, or a new one. Stops at the first bead that cannot be created. Returns the number of
+/// beads created, and the failures, if any.
 pub fn sync(ctx: &Context<'_>, program: &Path, packets: &mut [Packet]) -> (usize, Option<String>) {
     let wanted =
         |packet: &&mut Packet| packet.bead_id.is_none() && packet.queue_backed != Some(false);

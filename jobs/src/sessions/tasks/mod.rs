@@ -100,7 +100,7 @@ impl Findings {
         let events = session.events.as_slice();
         let runs = |task: Task| !skip.contains(&task);
         let signals = signals::signals(events);
-        // Findings that count for several sessions are based only on the session's own events.
+        // Findings that are added up over several sessions use only the session's own events.
         let own = session.own();
         let first = events.len() - own.len();
         let mut found = Self::default();

@@ -31,7 +31,7 @@ pub(in super::super) struct Backends {
     pub passed: Vec<String>,
     /// The context window of the job's own backend.
     pub own_window: Option<u64>,
-    /// The rate limit that ends first, of the skipped backends.
+    /// The end and the reason of the rate limit that ends first among the skipped backends.
     pub limited: Option<(Timestamp, String)>,
 }
 

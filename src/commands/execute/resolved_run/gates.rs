@@ -112,11 +112,13 @@ impl ResolvedRun<'_> {
             true => None,
             false => store.job_by_id(self.row.job)?.paused_until,
         };
-        // The user also asked for the jobs that follow the jobs of a manual night.
-        let ignored = paused_until.is_some() && store.in_manual_night(&self.row.occurrence)?;
+        // By starting a night, the user also requested the jobs that follow the night's jobs.
+        let ignores_pause = paused_until.is_some()
+            && !self.row.manual()
+            && store.ignores_pauses(&self.row.occurrence)?;
         Ok(AdmissionFacts {
             manual: self.row.manual(),
-            paused_until: paused_until.filter(|_| !ignored),
+            paused_until: paused_until.filter(|_| !ignores_pause),
             dirty,
             streak,
             limited,
