@@ -184,6 +184,8 @@ pub(crate) fn agent_plan(
 
 #[cfg(test)]
 mod tests {
+    use runner_engine::sandbox::Sandbox;
+
     use super::*;
 
     const NOWHERE: Surroundings<'_> = Surroundings {
@@ -214,5 +216,22 @@ mod tests {
         let reserved = why(&spec("x", "request.json"));
         assert!(reserved.contains("request"), "{reserved}");
         assert!(build(&spec("x", "answer.json"), &NOWHERE).is_ok());
+    }
+
+    #[test]
+    fn only_the_own_login_is_visible() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let [own, other] = ["own", "other"].map(|name| root.join(name).join("auth.json"));
+        let sandbox = Sandbox { hide: vec![own, other.clone()], ..Sandbox::default() };
+        let start = SandboxedStart { launcher: "/launcher".into(), sandbox };
+        let around = Surroundings { sandbox_start: Some(&start), ..NOWHERE };
+        std::fs::create_dir(root.join("own")).unwrap();
+        let agent = AgentSettings { state: Some(root.join("own")), ..AgentSettings::default() };
+        let child = ChildSettings::default();
+        let kind = BackendKind::Agent(AgentKind::Codex, agent.clone(), child.clone());
+        let spec = BackendSpec::new("night", kind);
+        let plan = agent_plan(&spec, (&AgentKind::Codex, &agent, &child), &around).unwrap();
+        assert_eq!(plan.sandbox().unwrap().sandbox.hide, [other]);
     }
 }

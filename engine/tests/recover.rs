@@ -492,8 +492,6 @@ fn dead_night_continues_within_its_slots() {
         ..report_job()
     });
     world.store.project_jobs(&world.project, "t", "", &jobs, now()).unwrap();
-    // The user started the night in spite of the pause.
-    world.store.pause(None, FOREVER).unwrap();
     let night = world.store.open_night(&world.project, "2026-11-21", now(), FOREVER).unwrap();
     let runs = jobs.map(|job| {
         let job = world.store.job(&world.project, &job.name).unwrap().id;
@@ -507,6 +505,10 @@ fn dead_night_continues_within_its_slots() {
         }
     });
     let [first, second] = &runs;
+    // A tick starts nothing during a pause, even if the user started the night in spite of it.
+    world.store.pause(None, FOREVER).unwrap();
+    assert!(world.tick(boot_time()).start.is_empty());
+    assert!(world.store.resume(None, now()).unwrap());
     assert_eq!(world.tick(boot_time()).start, std::slice::from_ref(first));
     let me = world.me.clone();
     world.store.spawned(first, &me, boot_time() + BEGIN_LIMIT).unwrap();

@@ -402,6 +402,20 @@ fn calls_without_a_session_share_their_folder() {
     let got = prompt(&mut world, "q");
     assert!(!got.contains("gateways") && !got.contains("own"), "{got}");
     assert!(prompt(&mut world, "p").contains("## Recall Results"));
+    // Calls that name the same transcript share the results, wherever they run.
+    let named = Payload { transcript_path: Some(world.transcript()), ..Payload::default() };
+    let context = world.context("p");
+    let recall = Some("<ctx:recall query=\"gateways\"/>");
+    world.memory.take_answers(HookEvent::Stop, &named, &context, recall).unwrap();
+    assert_eq!(prompt(&mut world, "p"), "");
+    let mut got = String::new();
+    let shown = |text: Option<&str>| {
+        got = text.unwrap_or_default().to_owned();
+        Ok(())
+    };
+    let context = HookContext { folder: "/elsewhere".to_owned(), ..world.context("p") };
+    world.memory.prompt_submit(&named, &context, shown).unwrap();
+    assert!(got.contains("## Recall Results"), "{got}");
 }
 
 /// A store of schema version 1 has no trigger that forgets what a session received.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::process::Command;
 
 use crate::fixture::{CommandOutput, Fixture};
 
@@ -25,10 +26,14 @@ fn fixture(toml: &str) -> Fixture {
 }
 
 fn run(fixture: &Fixture, args: &[&str]) -> CommandOutput {
+    CommandOutput::of(command(fixture, args).output().unwrap())
+}
+
+fn command(fixture: &Fixture, args: &[&str]) -> Command {
     let path = format!("{}:/usr/bin:/bin", fixture.root().join("login").display());
     let mut command = fixture.runner(args);
     command.env("PATH", path).env("USER", "me").env("XDG_RUNTIME_DIR", "/nonexistent");
-    CommandOutput::of(command.output().unwrap())
+    command
 }
 
 /// Returns the places of all findings except notes.
@@ -97,7 +102,11 @@ fn host_tick_uses_the_saved_environment() {
         &fixture.root().join("login/tell"),
         "#!/bin/sh\necho \"$USER $MY_KEY $FROM_HOST\" > \"$RUNNER_OUT/env\"\n",
     );
-    run(&fixture, &["setup", "--scheduler", "cron", "--apply"]).ends(0);
+    let mut setup = command(&fixture, &["setup", "--scheduler", "cron", "--apply"]);
+    setup.env("CLAUDE_CONFIG_DIR", "/night/claude").env("CODEX_HOME", "/night/codex");
+    CommandOutput::of(setup.output().unwrap()).ends(0);
+    let saved = fs::read_to_string(fixture.state().join("environment")).unwrap();
+    assert!(saved.contains("/night/claude") && saved.contains("/night/codex"), "{saved}");
     let keys = fixture.root().join("config/runner/credentials.env");
     fs::write(&keys, "# mine\nMY_KEY=hush\n").unwrap();
     fs::set_permissions(&keys, fs::Permissions::from_mode(0o600)).unwrap();

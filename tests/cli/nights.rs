@@ -137,7 +137,8 @@ fn report_succeeds_after_repeated_failures() {
 fn cancelled_night_is_closed_and_reported() {
     let fixture = Fixture::with(
         "[jobs.dream]\nenabled = false\n[jobs.a]\nkind = \"command\"\nprogram = \"sh\"\n\
-         args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"touch\"\nargs = [\"b-ran\"]\n",
+         args = [\"-c\", \"echo up > up.fifo; exec sleep 1000\"]\n[jobs.b]\nkind = \"command\"\nprogram = \"touch\"\nargs = [\"b-ran\"]\n\
+         [jobs.c]\nkind = \"command\"\ntrigger = \"after a ends\"\nprogram = \"touch\"\nargs = [\"c-ran\"]\n",
     );
     fixture.command("mkfifo", &["up.fifo"]).status().unwrap();
     let night = fixture.runner(&["night"]).stdout(std::process::Stdio::null()).spawn().unwrap();
@@ -146,8 +147,8 @@ fn cancelled_night_is_closed_and_reported() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(night.wait_with_output().unwrap().status.code(), Some(130));
     fixture.run(&["tick"]).ends(0);
-    assert!(!fixture.path("b-ran").exists());
-    fixture.run(&["report"]).ends(0).expect_text("2 cancelled");
+    assert!(!fixture.path("b-ran").exists() && !fixture.path("c-ran").exists());
+    fixture.run(&["report"]).ends(0).expect_text("3 cancelled");
     assert_eq!(fixture.count("SELECT count(*) FROM runs WHERE state <> 'settled'"), 0);
     let reports = fs::read_dir(fixture.path(".runner/reports")).unwrap().count();
     assert_eq!(reports, 1);

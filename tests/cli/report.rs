@@ -73,6 +73,10 @@ fn report_needs_no_valid_project_files() {
         said.out
     };
     let project = fixture.project().display().to_string();
+    let git = fixture.root().join("git");
+    fs::rename(fixture.path(".git"), &git).unwrap();
+    printed(&["--dir", &project, "report"], ".git");
+    fs::rename(&git, fixture.path(".git")).unwrap();
     fixture.configure("[nigth\n");
     let said = printed(&["--dir", &project, "report"], "unclosed table");
     assert!(said.contains("| broken | failed |"), "{said}");

@@ -20,8 +20,8 @@ impl Store {
     /// Requests the runs that may start at `now`, makes `starter` responsible for them, and returns
     /// their ids. Runs whose start deadline has passed are skipped.
     ///
-    /// `only` limits the choice to one night. A pause does not delay the runs of a night that the
-    /// user started. The runs are chosen and requested in one transaction, so two processes never
+    /// `only` limits the choice to one night. If the user started this night, a pause does not
+    /// delay its runs. The runs are chosen and requested in one transaction, so two processes never
     /// start the same run or use the same free slot. The cost grows with the number of ready runs.
     pub fn start_ready(
         &mut self,
@@ -135,7 +135,8 @@ fn waiting(
          WHERE r.state = 'queued' AND r.waits_for IS NULL AND r.ready_at <= ?1
            AND (?2 IS NULL OR o.night = ?2)
            AND (coalesce(j.paused_until, 0) <= ?1
-                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1) OR {IGNORES_PAUSES})
+                AND NOT EXISTS (SELECT 1 FROM pause WHERE until > ?1)
+                OR ?2 IS NOT NULL AND {IGNORES_PAUSES})
            AND (o.origin <> 'clock' OR NOT EXISTS (
                 SELECT 1 FROM runs e JOIN occurrences f ON f.id = e.occurrence
                 WHERE e.job = r.job AND e.state <> 'settled' AND f.origin = 'clock' AND f.due < o.due))

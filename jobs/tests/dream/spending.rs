@@ -343,7 +343,7 @@ fn pool_leaves_a_part_of_the_window() {
 }
 
 #[test]
-fn limit_stops_further_calls_of_admitted_runs() {
+fn limit_of_a_pool_stops_the_calls_of_admitted_runs() {
     let mut place = place();
     place.origin = Origin::Clock;
     place.spec.quiet_minutes = 0;
